@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import outcome
 
 

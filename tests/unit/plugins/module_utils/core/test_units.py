@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import units
 
 
