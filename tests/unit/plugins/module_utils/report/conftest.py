@@ -1,0 +1,79 @@
+# One small cluster as the registry tells it, shared by the tests of the report.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.report import model
+
+T = "2026-11-30T10:00:{:02d}Z"
+
+
+def event(step, second, attempt=1, **more):
+    return {
+        "step": step,
+        "time": T.format(second),
+        "attempt": attempt,
+        "detail": None,
+        "source": "boot-service",
+        **more,
+    }
+
+
+def _build(**more):
+    nodes = [
+        {
+            "name": "gpu02",
+            "serial": "S2",
+            "state": "quarantined",
+            "rack": "r1",
+            "slot": "u02",
+            "site": "lab",
+            "role": "compute",
+            "lease": None,
+            "facts": None,
+        },
+        {
+            "name": "gpu01",
+            "serial": "S1",
+            "state": "active",
+            "rack": "r1",
+            "slot": "u01",
+            "site": "lab",
+            "role": "compute",
+            "lease": "slurm",
+            "facts": None,
+        },
+    ]
+    given = {
+        "events": {
+            "gpu01": [event("power_on", 0, attempt=1), event("power_on", 0, attempt=2), event("ssh", 30, attempt=2)]
+        },
+        "evidence": {},
+        "why": {
+            "gpu02": [
+                {"code": "quarantined", "text": "GPU 3: <b>1</b> uncorrectable ECC error", "next_step": "replace it"}
+            ]
+        },
+        "attempts": {
+            "gpu01": [
+                {
+                    "stage": "deploy",
+                    "started": T.format(0),
+                    "finished": T.format(30),
+                    "outcome": "pass",
+                    "step": "ssh",
+                    "reason": None,
+                }
+            ]
+        },
+        "holds": {},
+        "audit": {"rows": 4, "ok": True, "first_bad": None, "last_time": T.format(59)},
+    }
+    given.update(more)
+    return model.build(nodes, **given)
+
+
+@pytest.fixture
+def build():
+    return _build
