@@ -16,6 +16,8 @@ from ..core.errors import Unsupported
 def render(model):
     """HTML text. Everything from the registry is escaped; the same model gives the same bytes."""
     if jinja2 is None:
-        raise Unsupported("the report needs the Python package Jinja2", next_step=f"install it where Ansible runs ({JINJA2_ERROR})")
+        raise Unsupported(
+            "the report needs the Python package Jinja2", next_step=f"install it where Ansible runs ({JINJA2_ERROR})"
+        )
     template = pathlib.Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
     return jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(template).render(**model)

@@ -26,7 +26,18 @@ STEPS = {
     "failed": "failed",
 }
 IN_SERVICE = {"active"}
-WORKING = {"verifying", "inspecting", "updating", "deploying", "configuring", "burn_in", "enrolling", "draining", "cleaning", "servicing"}
+WORKING = {
+    "verifying",
+    "inspecting",
+    "updating",
+    "deploying",
+    "configuring",
+    "burn_in",
+    "enrolling",
+    "draining",
+    "cleaning",
+    "servicing",
+}
 
 
 def when(text):
@@ -125,7 +136,11 @@ def checks(evidence):
         if item.get("outcome") in order
     ]
     rows.sort(key=lambda row: (order[row["outcome"]], row["check"]))
-    return {"rows": rows, "overall": outcomes.combine(r["outcome"] for r in rows) if rows else None, "simulated": any(r["simulated"] for r in rows)}
+    return {
+        "rows": rows,
+        "overall": outcomes.combine(r["outcome"] for r in rows) if rows else None,
+        "simulated": any(r["simulated"] for r in rows),
+    }
 
 
 def _number(value):
@@ -140,7 +155,10 @@ def stage_times(attempts):
             took = (when(attempt["finished"]) - when(attempt["started"])).total_seconds()
             count, longest = times.get(attempt["stage"], (0, 0.0))
             times[attempt["stage"]] = (count + 1, max(longest, took))
-    return [{"stage": stage, "attempts": count, "longest": format_seconds(longest)} for stage, (count, longest) in times.items()]
+    return [
+        {"stage": stage, "attempts": count, "longest": format_seconds(longest)}
+        for stage, (count, longest) in times.items()
+    ]
 
 
 def build(nodes, events, evidence, why, attempts, holds, audit, title="Cluster report"):
