@@ -1,0 +1,99 @@
+# Where a BMC is and how to talk to it: address, credentials, trust, limits.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ..core.errors import InvalidInput
+from .tls import PROFILES, normal_fingerprint
+
+PROTOCOLS = ("redfish", "ipmi")
+DEFAULT_PORT = {"redfish": 443, "ipmi": 623}
+# IPMI 2.0, section 22.30: a password has at most 20 bytes. Libraries send longer ones and report only a timeout.
+IPMI_PASSWORD_BYTES = 20
+IPMI_USERNAME_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One BMC. `timeout` is the deadline in seconds of a whole operation; `connect_timeout` and `read_timeout` bound one exchange."""
+
+    address: str
+    port: int = 0
+    protocol: str = "redfish"
+    username: str = ""
+    password: str = field(default="", repr=False)
+    fingerprint: str = None
+    ca_path: str = None
+    tls: str = "verify"
+    system_id: str = None
+    timeout: float = 60.0
+    connect_timeout: float = 5.0
+    read_timeout: float = 30.0
+    scheme: str = "https"
+    name: str = None
+    privilege: str = "administrator"
+
+    def __post_init__(self):
+        if not self.address:
+            raise InvalidInput(
+                "the address of the BMC is not known",
+                host=self.name,
+                thing="bmc_address",
+                next_step="give bmc_address, or run the discover stage",
+            )
+        if self.protocol not in PROTOCOLS:
+            raise InvalidInput(
+                "there is no such protocol",
+                host=self.name,
+                thing="bmc_protocol",
+                wanted=" or ".join(PROTOCOLS),
+                seen=self.protocol,
+            )
+        if self.tls not in PROFILES:
+            raise InvalidInput(
+                "there is no such TLS profile",
+                host=self.name,
+                thing="bmc_tls",
+                wanted=", ".join(PROFILES),
+                seen=self.tls,
+            )
+        fix = object.__setattr__  # frozen: only here, before anybody saw the object
+        fix(self, "port", int(self.port or DEFAULT_PORT[self.protocol]))
+        fix(self, "fingerprint", normal_fingerprint(self.fingerprint))
+        if self.fingerprint and self.tls == "verify":
+            fix(self, "tls", "pinned")
+        if self.tls == "pinned" and not self.fingerprint:
+            raise InvalidInput(
+                "the TLS profile pinned needs a fingerprint",
+                host=self.label,
+                thing="bmc_fingerprint",
+                next_step="run the discover stage, which records it",
+            )
+        if self.protocol == "ipmi":
+            for what, value, limit in (
+                ("password", self.password, IPMI_PASSWORD_BYTES),
+                ("user name", self.username, IPMI_USERNAME_BYTES),
+            ):
+                if len((value or "").encode()) > limit:
+                    raise InvalidInput(
+                        f"the {what} is longer than IPMI 2.0 allows, no BMC can accept it",
+                        host=self.label,
+                        thing="bmc_credential",
+                        wanted=f"at most {limit} bytes",
+                        seen=f"{len(value.encode())} bytes",
+                        next_step="use Redfish, or set a shorter one",
+                    )
+
+    @property
+    def label(self):
+        """How errors call this BMC: the node's name where known, else its address."""
+        return self.name or self.address
+
+    @property
+    def url(self):
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{self.scheme}://{host}:{self.port}"
+
+    def with_account(self, username, password):
+        return replace(self, username=username, password=password)

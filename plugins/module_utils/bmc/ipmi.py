@@ -1,0 +1,342 @@
+# The IPMI client: pyghmi in a worker process of its own, which is killed at its deadline.
+#
+# pyghmi keeps process-wide state and one I/O thread: after one failed login a second one in the same process can never work, and with enough silent
+# BMCs every session hangs. So each client is one child process with one session; a second try is a new process, and a call that does not come
+# back in time ends with SIGKILL, whatever pyghmi does.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import time
+
+from ..core.deadline import Deadline
+from ..core.errors import AuthenticationFailed, BaremetalError, NotFound, Refused, Unreachable, Unsupported
+from ..core.process import die_with_parent
+from ..core.redact import Redactor
+from .errors import AnswerLost
+
+try:
+    from pyghmi import exceptions as pyghmi_exceptions
+    from pyghmi.ipmi import command as pyghmi_command
+
+    IMPORT_ERROR = None
+except ImportError as error:  # ansible-test imports every file without the controller's requirements
+    IMPORT_ERROR = error
+
+CALL_LIMIT = 20.0
+LOGIN_TRIES = 2
+PRIVILEGES = {"callback": 1, "user": 2, "operator": 3, "administrator": 4}
+# IPMI 2.0, 28.3 Chassis Control
+POWER_CODES = {"off": 0, "on": 1, "cycle": 2, "reset": 3, "graceful": 5}
+# our boot target -> pyghmi's; UEFI HTTP does not exist in IPMI
+BOOT_DEVICES = {"pxe": "network", "disk": "hd", "cd": "optical", "bios": "setup", "none": "default"}
+BOOT_WORDS = {"network": "pxe", "hd": "disk", "optical": "cd", "setup": "bios", "default": "none"}
+DENIED = re.compile(r"incorrect password|unauthorized name|invalid role|privilege|RAKP|password", re.IGNORECASE)
+
+
+# ---- the worker process -------------------------------------------------------------------------------------------------------------------
+class _Worker:
+    """What runs in the child: one pyghmi session, one function for each request."""
+
+    def __init__(self, endpoint):
+        self.endpoint = endpoint
+        self.command = None
+
+    def login(self):
+        self.command = pyghmi_command.Command(
+            bmc=self.endpoint.address,
+            userid=self.endpoint.username,
+            password=self.endpoint.password,
+            port=self.endpoint.port,
+            privlevel=PRIVILEGES.get(self.endpoint.privilege, 4),
+        )
+        return True
+
+    def _raw(self, netfn, command, data=()):
+        answer = self.command.raw_command(netfn=netfn, command=command, data=data)
+        if "error" in answer:
+            raise pyghmi_exceptions.IpmiException(answer["error"], code=answer.get("code", 0))
+        return bytearray(answer.get("data") or ())
+
+    def get_power(self):
+        return "on" if self._raw(0, 1)[0] & 1 else "off"
+
+    def set_power(self, code):
+        self._raw(0, 2, [code])
+        return True
+
+    def get_boot(self):
+        return self.command.get_bootdev()
+
+    def set_boot(self, device, persistent, uefi):
+        answer = self.command.set_bootdev(device, persist=persistent, uefiboot=uefi)
+        if (
+            isinstance(answer, dict) and "error" in answer
+        ):  # an unknown device comes back as a dict, not as an exception
+            raise pyghmi_exceptions.IpmiException(answer["error"])
+        return True
+
+    def get_device(self):
+        data = self._raw(6, 1)
+        return {
+            "firmware": f"{data[2] & 0x7F}.{data[3]:02x}",
+            "manufacturer": int.from_bytes(data[6:9], "little"),
+            "product": int.from_bytes(data[9:11], "little"),
+        }
+
+    def get_guid(self):
+        return bytes(self._raw(6, 0x37)).hex()
+
+    def get_fru(self):
+        info = pyghmi_command.fru.FRU(ipmicmd=self.command).info or {}
+        return {str(key): str(value) for key, value in info.items() if isinstance(value, (str, int))}
+
+    def _uid(self, username):
+        """The user's id on the channel that we came in by (channel 0x0e), read without OEM helpers."""
+        most = self._raw(6, 0x44, [0x0E, 1])[0] & 0x3F
+        for uid in range(1, most + 1):
+            try:
+                name = bytes(self._raw(6, 0x46, [uid])).split(b"\0")[0].decode("ascii", "replace")
+            except pyghmi_exceptions.IpmiException:
+                continue
+            if name == username:
+                return uid
+        return None
+
+    def set_password(self, username, password):
+        uid = self._uid(username)
+        if uid is None:
+            return None
+        raw = password.encode()
+        data = [uid | (0x80 if len(raw) > 16 else 0), 2] + list(raw.ljust(20 if len(raw) > 16 else 16, b"\0"))
+        self._raw(6, 0x47, data)
+        return uid
+
+
+def _serve(endpoint, channel):
+    """The child's loop: one JSON line in, one out. Every error travels as words; nothing is printed."""
+    worker = _Worker(endpoint)
+    with channel.makefile("r") as lines:
+        for line in lines:
+            request = json.loads(line)
+            try:
+                reply = {"value": getattr(worker, request["call"])(*request["args"])}
+            except Exception as error:  # the child has no other place to tell it
+                reply = {
+                    "error": str(error) or type(error).__name__,
+                    "kind": type(error).__name__,
+                    "code": getattr(error, "ipmicode", None),
+                }
+            channel.sendall(json.dumps(reply).encode() + b"\n")
+
+
+# ---- the client ---------------------------------------------------------------------------------------------------------------------------
+class IpmiClient:
+    """One BMC over IPMI 2.0. Use it in a `with` block. Same words as RedfishClient where IPMI can say them."""
+
+    source = "ipmi"
+
+    def __init__(self, endpoint, deadline=None, before_write=None):
+        if IMPORT_ERROR is not None:
+            raise Unsupported(
+                "a Python library that IPMI needs is missing",
+                host=endpoint.label,
+                thing="pyghmi",
+                seen=IMPORT_ERROR,
+                next_step="pip install pyghmi on the machine that runs this task",
+            )
+        self.endpoint = endpoint
+        self.deadline = deadline or Deadline(endpoint.timeout, "the work with the BMC", host=endpoint.label)
+        self.before_write = before_write
+        self.warnings = []
+        self.sent = []
+        self._redact = Redactor([endpoint.password])
+        self._pid = self._channel = None
+        self._pending = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+    def hide(self, *secrets):
+        self._redact = Redactor([self.endpoint.password, *secrets])
+
+    def login(self):
+        """Start the worker and log in; a second try is a new process."""
+        if self._pid:
+            return
+        last = None
+        for number in range(LOGIN_TRIES):
+            self._start()
+            try:
+                self._ask("login", (), write=False)
+                return
+            except (Unreachable, BaremetalError) as error:
+                self.close()
+                last = error
+                if not isinstance(error, Unreachable) or self.deadline.expired() or number == LOGIN_TRIES - 1:
+                    raise
+        raise last
+
+    def _start(self):
+        ours, theirs = socket.socketpair()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                die_with_parent(parent)
+                ours.close()
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                null = os.open(os.devnull, os.O_RDWR)
+                for fd in (0, 1, 2):
+                    os.dup2(null, fd)
+                _serve(self.endpoint, theirs)
+                status = 0
+            finally:
+                os._exit(status)
+        theirs.close()
+        self._pid, self._channel, self._pending = pid, ours, b""
+
+    def close(self):
+        pid, channel, self._pid, self._channel = self._pid, self._channel, None, None
+        if channel is not None:
+            channel.close()
+        if pid is None:
+            return
+        # Closing the channel ends an idle worker by itself; one that is stuck in pyghmi needs the hard way.
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return
+            time.sleep(0.005)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+    def call(self, name, *args, write=False):
+        self.login()
+        if write and self.before_write:
+            self.before_write()
+        return self._ask(name, args, write)
+
+    def _ask(self, name, args, write):
+        limit = min(CALL_LIMIT, max(0.2, self.deadline.remaining()))
+        self.sent.append(("write" if write else "read", name, None))
+        try:
+            self._channel.sendall(json.dumps({"call": name, "args": args}).encode() + b"\n")
+            reply = self._read_line(limit)
+        except OSError:
+            reply = b""
+        if reply is None or reply == b"":
+            self.close()
+            what = f"no answer within {limit:.0f} s" if reply is None else "the IPMI worker ended"
+            if write:
+                raise AnswerLost(
+                    "the answer to a write was lost, it may have been done",
+                    host=self.endpoint.label,
+                    thing=f"IPMI {name}",
+                    seen=what,
+                    next_step="run again: the present state is read first",
+                )
+            raise self._unreachable(name, what)
+        reply = json.loads(reply)
+        if "error" not in reply:
+            return reply["value"]
+        text = self._redact.text(reply["error"])
+        if name == "login" and DENIED.search(text):
+            raise AuthenticationFailed(
+                "the BMC refused the user name, password or privilege",
+                host=self.endpoint.label,
+                thing=f"account {self.endpoint.username}",
+                seen=text,
+                next_step="check bmc_credential; some BMCs refuse the privilege administrator",
+            )
+        if text == "timeout" or "no longer connected" in text or name == "login":
+            self.close()
+            if write:
+                raise AnswerLost(
+                    "the answer to a write was lost, it may have been done",
+                    host=self.endpoint.label,
+                    thing=f"IPMI {name}",
+                    seen=text,
+                    next_step="run again: the present state is read first",
+                )
+            raise self._unreachable(name, text)
+        raise Refused("the BMC refused an IPMI command", host=self.endpoint.label, thing=name, seen=text)
+
+    def _read_line(self, limit):
+        end = time.monotonic() + limit
+        while b"\n" not in self._pending:
+            left = end - time.monotonic()
+            if left <= 0:
+                return None
+            ready, unused, unused2 = select.select([self._channel], [], [], left)
+            if not ready:
+                return None
+            chunk = self._channel.recv(65536)
+            if not chunk:
+                return b""
+            self._pending += chunk
+        line, unused, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _unreachable(self, name, seen):
+        return Unreachable(
+            "the BMC does not answer over IPMI",
+            host=self.endpoint.label,
+            thing=f"{self.endpoint.address} port {self.endpoint.port}/udp",
+            wanted=f"an answer to {name}",
+            seen=seen,
+            next_step="check the address, the power of the BMC, and that IPMI over LAN is switched on",
+        )
+
+    # ---- domain words ---------------------------------------------------------------------------------------------------------------------
+    def identity(self):
+        device = self.call("get_device")
+        return {"vendor": None, "model": f"IPMI manufacturer {device['manufacturer']}", "firmware": device["firmware"]}
+
+    def read_power(self, fresh=True):
+        return self.call("get_power")
+
+    def send_power(self, action):
+        return self.call("set_power", POWER_CODES[action], write=True)
+
+    def read_boot(self):
+        """{target, enabled, mode, targets}. Only fields that mean something are kept: for "no override" IPMI still says persistent."""
+        have = self.call("get_boot")
+        target = BOOT_WORDS.get(have.get("bootdev"), str(have.get("bootdev")))
+        enabled = "disabled" if target == "none" else ("persistent" if have.get("persistent") else "once")
+        mode = None if target == "none" else ("uefi" if have.get("uefimode") else "legacy")
+        return {"target": target, "enabled": enabled, "mode": mode, "targets": sorted(BOOT_DEVICES)}
+
+    def send_boot(self, target, persistent, mode):
+        if target not in BOOT_DEVICES:
+            raise Unsupported(
+                "IPMI has no such boot target",
+                host=self.endpoint.label,
+                thing="target",
+                wanted=target,
+                seen=", ".join(sorted(BOOT_DEVICES)),
+                next_step="use Redfish for this node",
+            )
+        return self.call("set_boot", BOOT_DEVICES[target], persistent, mode != "legacy", write=True)
+
+    def read_fru(self):
+        return self.call("get_fru")
+
+    def read_guid(self):
+        return self.call("get_guid")
+
+    def set_password(self, username, password):
+        uid = self.call("set_password", username, password, write=True)
+        if uid is None:
+            raise NotFound("the BMC has no such IPMI user", host=self.endpoint.label, thing="username", wanted=username)
+        return uid

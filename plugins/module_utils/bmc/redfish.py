@@ -1,0 +1,597 @@
+# The Redfish client: the only file that knows the wire. What may be repeated, sessions, redirects, ETags, pages; resources as plain dicts.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import base64
+import email.utils
+import logging
+import random
+import signal
+import threading
+import time
+from urllib.parse import urlsplit
+
+from ..core.deadline import Deadline
+from ..core.errors import AuthenticationFailed, BaremetalError, NotFound, Refused, Unreachable, Unsupported
+from ..core.redact import Redactor
+from . import transform
+from .connector import Connector
+from .errors import AnswerLost, HttpError, TransportError, read_messages
+
+LOG = logging.getLogger(__name__)
+ROOT = "/redfish/v1/"
+READS = ("GET", "HEAD")
+BUSY_KEYS = ("ServiceTemporarilyUnavailable", "SYS518", "ServiceInUnknownState")
+SESSION_LIMIT_KEYS = ("SessionLimitExceeded", "RAC0218", "CreateLimitReachedForResource", "SessionsLimitExceeded")
+PASSWORD_CHANGE = "PasswordChangeRequired"
+MOVED, MOVED_SAME_METHOD, SEE_OTHER = (301, 302), (307, 308), 303
+MOST_PAGES = 200
+BACKOFF = (0.5, 1.5, 4.0)
+
+
+def retry_after(value, now=None):
+    """`Retry-After` in seconds, from a number or an HTTP date, held between 1 and 60; None where there is none or it means nothing."""
+    if value is None:
+        return None
+    text = str(value).strip()
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(text).timestamp() - (time.time() if now is None else now)
+        except (TypeError, ValueError):
+            return None
+    if seconds != seconds:
+        return None
+    return min(60.0, max(1.0, seconds))
+
+
+def etag_ladder(etag):
+    """The forms of If-Match to try after a 412, in order; the last, None, means without the header."""
+    forms = []
+    if etag:
+        strong = etag[2:] if etag.startswith("W/") else etag
+        forms = [etag, strong, strong.strip('"')]
+    forms += ["*", None]
+    return list(dict.fromkeys(forms))
+
+
+class Answer:
+    """One answer: `status`, `headers` (case does not matter), `body` (dict, or None where there was none)."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+
+class RedfishClient:
+    """One BMC over Redfish. Use it in a `with` block: a session that was opened is deleted on every way out.
+
+    `deadline` bounds everything that the client does. `before_write` is called immediately before every request that changes something
+    (also before a repeat); it raises to stop it: the fence of an attempt.
+    """
+
+    source = "redfish"
+
+    def __init__(self, endpoint, deadline=None, before_write=None):
+        self.endpoint = endpoint
+        self.deadline = deadline or Deadline(endpoint.timeout, "the work with the BMC", host=endpoint.label)
+        self.before_write = before_write
+        self.warnings = []
+        self.sent = []  # (method, path, status) of every exchange, for tests and for the log of an operation
+        self._redact = Redactor([endpoint.password])
+        self._connector = Connector(endpoint)
+        self._token = self._session_uri = None
+        self._root = self._system = self._manager = None
+        self._all_systems = []
+        self.seen_processors = None
+        self._etags, self._etag_form = {}, None
+        self._last_used = 0.0
+        self._old_sigterm = None
+
+    # ---- life ---------------------------------------------------------------------------------------------------------------------
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+    def close(self):
+        self.logout()
+        self._connector.close()
+
+    def hide(self, *secrets):
+        """Never show these strings in an error of this client (a BMC may quote what it was sent)."""
+        self._redact = Redactor([self.endpoint.password, *secrets])
+
+    def login(self):
+        """Open one session for longer work. At the BMC's session limit, or where it has no sessions, Basic is used instead."""
+        if self._token:
+            return
+        uri = transform.link(self.root(), "Links", "Sessions") or ROOT + "SessionService/Sessions"
+        self._guard_sigterm()
+        body = {"UserName": self.endpoint.username, "Password": self.endpoint.password}
+        try:
+            answer = self._send("POST", uri, body, authenticate=False, repeat_busy=False)
+        except (AnswerLost, HttpError) as error:
+            status = getattr(error, "status", None)
+            limit = isinstance(error, HttpError) and error.has(*SESSION_LIMIT_KEYS)
+            if limit or status in (None, 404, 405, 500, 501, 503):
+                self.warnings.append(
+                    "the BMC has no free session, Basic authentication was used"
+                    if limit or status == 503
+                    else "no session could be opened, Basic authentication was used"
+                )
+                return
+            if status in (400, 401):
+                raise self._denied(error)
+            raise
+        self._token = answer.headers.get("X-Auth-Token")
+        if not self._token:
+            return
+        location = answer.headers.get("Location") or transform.text(answer.body or {}, "@odata.id")
+        self._session_uri = urlsplit(location or "").path or None
+        if any(PASSWORD_CHANGE in item["id"] for item in read_messages(answer.body)):
+            self.logout()
+            raise self._must_change(answer.body)
+
+    def logout(self):
+        """Delete our session. Never fails: a session that is gone already is what we want."""
+        token, uri = self._token, self._session_uri
+        try:
+            if token and uri:
+                self._connector.exchange("DELETE", uri, headers={"X-Auth-Token": token}, timeout=(5, 10))
+        except TransportError as error:
+            LOG.debug("%s: the session could not be deleted: %s", self.endpoint.label, error.reason)
+        finally:
+            self._token = self._session_uri = None
+            self._restore_sigterm()
+
+    def _guard_sigterm(self):
+        # SIGTERM kills Python without running `finally`; a leaked session blocks one of about eight places for half an hour.
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            self._old_sigterm = signal.signal(signal.SIGTERM, _leave)
+
+    def _restore_sigterm(self):
+        if self._old_sigterm is not None:
+            signal.signal(signal.SIGTERM, self._old_sigterm)
+            self._old_sigterm = None
+
+    # ---- requests -----------------------------------------------------------------------------------------------------------------
+    def _auth_headers(self):
+        if self._token:
+            return {"X-Auth-Token": self._token}
+        pair = f"{self.endpoint.username}:{self.endpoint.password}".encode()
+        return {"Authorization": "Basic " + base64.b64encode(pair).decode("ascii")}
+
+    def _send(
+        self, method, path, body=None, headers=None, authenticate=True, repeatable=None, repeat_busy=True, limit=None
+    ):
+        """One request with every recovery that is safe for its verb. Returns an Answer with a status below 400, or raises.
+
+        `repeatable`: sending it twice is the same as once (GET; a PATCH that is read back). `limit`: seconds for this resource.
+        """
+        read = method in READS
+        repeatable = read if repeatable is None else repeatable
+        deadline = (
+            Deadline(min(limit, self.deadline.remaining()), f"{method} {path}", host=self.endpoint.label)
+            if limit
+            else self.deadline
+        )
+        tries, redirects, relogged, own_headers, where = 0, 0, False, dict(headers or {}), path
+        while True:
+            if deadline.expired():
+                raise deadline.exceeded(f"no usable answer to {method} {where}")
+            sending = dict(own_headers)
+            if authenticate:
+                sending.update(self._auth_headers())
+            if not read:
+                if authenticate and self.before_write:
+                    self.before_write()
+                if time.monotonic() - self._last_used > 2.0:
+                    # An idle kept connection may be half closed; then nobody could say whether this write arrived.
+                    self._connector.drop_connections()
+            try:
+                response = self._exchange(method, where, body, sending, deadline)
+            except TransportError as error:
+                self._connector.drop_connections()
+                tries += 1
+                if error.code in ("certificate_changed", "certificate_not_trusted", "tls_handshake"):
+                    raise self._untrusted(error)
+                if error.sent and not repeatable:
+                    raise AnswerLost(
+                        "the answer to a write was lost, it may have been done",
+                        host=self.endpoint.label,
+                        thing=f"{method} {where}",
+                        seen=error.reason,
+                        next_step="run again: the present state is read first",
+                    )
+                if not self._pause(tries, None, deadline):
+                    raise self._unreachable(method, where, error)
+                continue
+            status = response.status_code
+            if status in MOVED + MOVED_SAME_METHOD or (status == SEE_OTHER):
+                redirects += 1
+                location = urlsplit(response.headers.get("Location") or "")
+                if redirects > 3 or not location.path:
+                    raise self._refused(method, where, response, "the BMC redirects without end")
+                where = location.path + (f"?{location.query}" if location.query else "")
+                if status == SEE_OTHER:
+                    method, body, read, repeatable = "GET", None, True, True
+                continue
+            if status == 401 and authenticate and self._token and not relogged:
+                relogged = True
+                self._token = self._session_uri = None  # expired: nothing to delete
+                self.login()
+                continue
+            if status == 406 and own_headers.get("Accept-Encoding", "identity"):
+                own_headers["Accept-Encoding"] = ""
+                continue
+            if status < 400:
+                return self._answer(method, where, response)
+            refused = self._refused(method, where, response)
+            tries += 1
+            wait = self._busy_for(response, refused)
+            if status in (429, 503) and repeat_busy and (read or repeatable or wait is not None):
+                # The BMC says that it did not take the request, so even a POST may be sent again.
+                if self._pause(tries, wait, deadline):
+                    continue
+            elif status in (500, 502, 504) and repeatable and tries <= 2 and self._pause(tries, wait, deadline):
+                continue
+            raise refused
+
+    def _exchange(self, method, path, body, headers, deadline):
+        left = max(0.2, deadline.remaining())
+        timeout = (min(self.endpoint.connect_timeout, left), min(self.endpoint.read_timeout, left))
+        status = None
+        try:
+            response = self._connector.exchange(method, path, body, headers, timeout)
+            status = response.status_code
+            return response
+        finally:
+            self._last_used = time.monotonic()
+            self.sent.append((method, path, status))
+            LOG.debug("%s: %s %s -> %s", self.endpoint.label, method, path, status)
+
+    def _pause(self, tries, wait, deadline):
+        """Sleep before the next try; False when there is to be none."""
+        if tries > len(BACKOFF) and wait is None:
+            return False
+        seconds = wait if wait is not None else BACKOFF[tries - 1] * random.uniform(0.7, 1.3)
+        if seconds >= deadline.remaining():
+            return False
+        time.sleep(seconds)
+        return True
+
+    @staticmethod
+    def _busy_for(response, refused):
+        wait = retry_after(response.headers.get("Retry-After"))
+        if wait is None and refused.has(*BUSY_KEYS):
+            args = [arg for item in refused.messages if item["id"].endswith(BUSY_KEYS[0]) for arg in item["args"]]
+            wait = next((seconds for seconds in map(retry_after, args) if seconds), 5.0)
+        return wait
+
+    def _json(self, response):
+        if not response.content:
+            return None
+        try:
+            return response.json()
+        except ValueError:
+            return ...
+
+    def _answer(self, method, path, response):
+        body = self._json(response)
+        if body is ... or (method == "GET" and not isinstance(body, dict)):
+            if method != "GET" and response.status_code < 300:
+                body = None  # a write that was accepted and answered with a page of text is still accepted
+            else:
+                raise BaremetalError(
+                    "the answer is not JSON",
+                    host=self.endpoint.label,
+                    thing=f"{method} {path}",
+                    wanted="a JSON object",
+                    seen=self._redact.text(response.text[:80].replace("\n", " ")) or "an empty body",
+                    next_step="restart the BMC if this stays; check that the address is a Redfish service",
+                    code="not_json",
+                )
+        if isinstance(body, dict) and method == "GET":
+            etag = response.headers.get("ETag") or transform.text(body, "@odata.etag")
+            self._etags[transform.same_path(path)] = etag
+        return Answer(response.status_code, response.headers, body if isinstance(body, dict) else None)
+
+    # ---- errors -------------------------------------------------------------------------------------------------------------------
+    def _refused(self, method, path, response, text=None):
+        body = self._json(response)
+        messages = self._redact(read_messages(body if isinstance(body, dict) else None))
+        said = "; ".join(dict.fromkeys(item["text"] or item["id"] for item in messages))
+        if not said and body is ...:
+            said = "a page that is not JSON: " + self._redact.text(response.text[:60].replace("\n", " "))
+        if response.status_code in (401, 403) and any(PASSWORD_CHANGE in item["id"] for item in messages):
+            return self._must_change(body)
+        error = HttpError(
+            text or "the BMC refused a request",
+            status=response.status_code,
+            messages=messages,
+            host=self.endpoint.label,
+            thing=f"{method} {path}",
+            seen=f"HTTP {response.status_code}" + (f", {said[:400]}" if said else ""),
+        )
+        if response.status_code == 401:
+            return self._denied(error)
+        if response.status_code == 404:
+            error.code = "not_found"
+        if response.status_code in (429, 503):
+            error.code, error.next_step = (
+                "bmc_busy",
+                "wait a minute and run again; a BMC that stays busy needs a restart",
+            )
+        return error
+
+    def _denied(self, error):
+        return AuthenticationFailed(
+            "the BMC refused the user name or password",
+            host=self.endpoint.label,
+            thing=f"account {self.endpoint.username}",
+            seen=error.seen,
+            next_step="check bmc_credential and the entry in the secret store",
+        )
+
+    def _must_change(self, body):
+        args = [arg for item in read_messages(body) if PASSWORD_CHANGE in item["id"] for arg in item["args"]]
+        return AuthenticationFailed(
+            "the BMC wants this account's password changed before anything else",
+            host=self.endpoint.label,
+            thing=str(args[0]) if args else f"account {self.endpoint.username}",
+            next_step="rotate it with bmc_account or with the discover stage",
+            code="password_change_required",
+        )
+
+    def _unreachable(self, method, path, error):
+        return Unreachable(
+            "the BMC does not answer",
+            host=self.endpoint.label,
+            thing=f"{self.endpoint.address} port {self.endpoint.port}",
+            wanted=f"an answer to {method} {path}",
+            seen=error.reason,
+            next_step="check the address, the cable and the power of the BMC",
+        )
+
+    def _untrusted(self, error):
+        next_step = {
+            "certificate_changed": "find out why (a new BMC board, a new certificate, somebody in between); if it is right, forget the pin and run the discover stage",
+            "certificate_not_trusted": "give bmc_ca_path, or pin the certificate with bmc_fingerprint",
+            "tls_handshake": "an old BMC may need bmc_tls: legacy",
+        }[error.code]
+        return Refused(
+            f"the BMC is not trusted: {error.reason}",
+            host=self.endpoint.label,
+            thing=f"{self.endpoint.address} port {self.endpoint.port}",
+            wanted=f"SHA-256 {self.endpoint.fingerprint}" if self.endpoint.fingerprint else None,
+            next_step=next_step,
+            code=error.code,
+        )
+
+    # ---- resources ----------------------------------------------------------------------------------------------------------------
+    def get(self, path, limit=None):
+        """A resource as a dict. An answer that is not JSON is asked for once more."""
+        try:
+            return self._send("GET", path, limit=limit).body
+        except BaremetalError as error:
+            if error.code != "not_json":
+                raise
+            return self._send("GET", path, limit=limit).body
+
+    def optional(self, path, what=None):
+        """Like `get`, but a resource that cannot be read is None and a warning."""
+        if not path:
+            return None
+        try:
+            return self.get(path)
+        except (HttpError, BaremetalError) as error:
+            if isinstance(error, (AuthenticationFailed, Unreachable)) or error.code == "deadline_exceeded":
+                raise
+            if not (isinstance(error, HttpError) and error.status == 404 and what is None):
+                self.warnings.append(f"{what or path} could not be read: {error.seen or error.message}")
+            return None
+
+    def root(self):
+        """The service root, read without credentials."""
+        if self._root is None:
+            self._root = self._send("GET", ROOT, authenticate=False).body
+        return self._root
+
+    def members(self, path, what=None, expand=True):
+        """The resources of a collection. `$expand` is tried where the BMC offers it and not believed blindly; pages are followed."""
+        if not path:
+            return []
+        found = []
+        if expand and self._can_expand():
+            page = self._quietly(f"{path}?$expand=.($levels=1)")
+            if page is not None:
+                found = self._pages(page)
+                # Some services drop properties in expanded members: such a member is read singly.
+                return [self._whole(item, what) or item for item in found]
+        page = self.optional(path, what)
+        if page is None:
+            return []
+        for item in self._pages(page):
+            whole = self._whole(item, what)
+            if whole is not None:
+                found.append(whole)
+        return found
+
+    def _whole(self, item, what):
+        if "Id" in item or len(item) > 3:
+            return item
+        return self.optional(transform.text(item, "@odata.id"), what or "a member")
+
+    def _quietly(self, path):
+        try:
+            return self.get(path)
+        except BaremetalError as error:
+            if isinstance(error, (AuthenticationFailed, Unreachable)) or error.code == "deadline_exceeded":
+                raise
+            return None
+
+    def _can_expand(self):
+        query = transform.dig(self.root(), "ProtocolFeaturesSupported", "ExpandQuery")
+        return isinstance(query, dict) and bool(query.get("NoLinks")) and bool(query.get("Levels"))
+
+    def _pages(self, page):
+        items, seen = [], set()
+        while page:
+            items += [item for item in transform.members_of(page) if isinstance(item, dict)]
+            following = page.get("Members@odata.nextLink") or page.get("@odata.nextLink")
+            if isinstance(following, dict):
+                following = following.get("@odata.id")
+            if not following or following in seen or len(seen) >= MOST_PAGES:
+                break
+            seen.add(following)
+            page = self.optional(following, "a further page")
+        return items
+
+    def patch(self, path, body, etag=True):
+        """PATCH with If-Match where the resource has an ETag, and down the ladder of forms on 412. Only for values that are read back."""
+        key = transform.same_path(path)
+        if etag and key not in self._etags:
+            self.get(path)
+        known = self._etags.get(key) if etag else None
+        forms = etag_ladder(known)
+        if known is None:
+            forms = [None, "*"]
+        elif self._etag_form in forms:
+            forms = forms[forms.index(self._etag_form) :]
+        last = None
+        for number, form in enumerate(forms):
+            try:
+                answer = self._send("PATCH", path, body, {"If-Match": form} if form else None, repeatable=True)
+            except HttpError as error:
+                if error.status == 412 or (error.status == 428 and form is None and last is None):
+                    last = error
+                    continue
+                raise
+            self._etags.pop(key, None)
+            if known and number:
+                self._etag_form = form
+            return answer
+        last.next_step = "the BMC accepts no form of its own ETag; update its firmware"
+        raise last
+
+    def post(self, path, body=None):
+        """POST; sent again only where it certainly did not arrive. An action without parameters sends `{}`, as some BMCs demand."""
+        return self._send("POST", path, {} if body is None else body)
+
+    def delete(self, path):
+        return self._send("DELETE", path)
+
+    # ---- which system -------------------------------------------------------------------------------------------------------------
+    def systems(self):
+        """All systems of this BMC as dicts; one that cannot be read is a warning (an HGX tray with the host off answers 503)."""
+        collection = transform.link(self.root(), "Systems")
+        if not collection:
+            return []
+        page = self.get(collection)
+        found = []
+        for item in self._pages(page):
+            uri = transform.text(item, "@odata.id")
+            if len(item) > 3:
+                found.append(item)
+                continue
+            try:
+                found.append(self.get(uri, limit=60))
+            except (HttpError, BaremetalError) as error:
+                if isinstance(error, (AuthenticationFailed, Unreachable)):
+                    raise
+                self.warnings.append(f"system {uri} could not be read: {error.seen or error.message}")
+        return found
+
+    def system(self):
+        """The host's system. Ambiguous is an error that lists the ids, never a guess."""
+        if self._system is None:
+            found = self.systems()
+            if not found:
+                raise NotFound(
+                    "this Redfish service has no computer system",
+                    host=self.endpoint.label,
+                    thing="Systems",
+                    next_step="this is a switch, a power shelf or a chassis controller, not a server's BMC",
+                )
+            self._system = transform.choose_system(found, self.endpoint.system_id, self.endpoint.label)
+            self._all_systems = found
+        return self._system
+
+    def refresh_system(self):
+        uri = transform.text(self.system(), "@odata.id")
+        self._system = self.get(uri)
+        return self._system
+
+    def manager(self):
+        """The manager of the chosen system, by its own link; where that is missing, the one that says that it manages it."""
+        if self._manager is None:
+            uri = transform.manager_uri(self.system())
+            if uri:
+                self._manager = self.optional(uri, "the manager")
+            if self._manager is None:
+                found = self.members(transform.link(self.root(), "Managers"), "the managers", expand=False)
+                self._manager = transform.choose_manager(found, self.system())
+        return self._manager or {}
+
+    def identity(self):
+        """{vendor, model, firmware} of the BMC."""
+        return transform.bmc_identity(self.root(), self.manager(), self.system())
+
+    # ---- domain words: what operations call ---------------------------------------------------------------------------------------
+    def reset_action(self):
+        """(target URI, list of allowed reset types or None where the BMC does not say)."""
+        action = transform.dig(self.system(), "Actions", "#ComputerSystem.Reset")
+        if not isinstance(action, dict):
+            raise Unsupported(
+                "this system has no Reset action",
+                host=self.endpoint.label,
+                thing=transform.text(self.system(), "@odata.id"),
+            )
+        target = (
+            transform.text(action, "target")
+            or transform.text(self.system(), "@odata.id").rstrip("/") + "/Actions/ComputerSystem.Reset"
+        )
+        allowed = transform.strings(action.get("ResetType@Redfish.AllowableValues"))
+        if not allowed and action.get("@Redfish.ActionInfo"):
+            info = self.optional(str(action["@Redfish.ActionInfo"]), "the list of reset types")
+            allowed = transform.allowed_by_action_info(info, "ResetType")
+        return target, allowed or None
+
+    def systems_seen(self):
+        """The systems as they were read when the host's one was chosen."""
+        self.system()
+        return self._all_systems
+
+    def last_reset(self):
+        """LastResetTime of the system, None where it does not have it."""
+        return transform.text(self.refresh_system(), "LastResetTime") or None
+
+    def read_power(self, fresh=True):
+        system = self.refresh_system() if fresh and self._system is not None else self.system()
+        return transform.power_word(system.get("PowerState"))
+
+    def reset(self, reset_type):
+        target, unused = self.reset_action()
+        return self.post(target, {"ResetType": reset_type})
+
+    def fresh_boot_place(self):
+        self.refresh_system()
+        return self.boot_place()
+
+    def boot_place(self):
+        """(resource that holds the boot override, its URI): the system, or its settings object where only that lists the targets."""
+        system = self.system()
+        settings_uri = transform.link(system, "@Redfish.Settings", "SettingsObject")
+        if not transform.boot_targets(system) and settings_uri:
+            settings = self.optional(settings_uri, "the settings of the system")
+            if settings and transform.boot_targets(settings):
+                return settings, settings_uri
+        return system, transform.text(system, "@odata.id")
+
+
+def _leave(number, frame):
+    raise SystemExit(128 + number)
