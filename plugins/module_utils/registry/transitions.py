@@ -1,0 +1,192 @@
+# The lifecycle as data: which state may follow which, who may do it and on what condition; and the stages with their states and deadlines.
+# docs/lifecycle.md holds the tables generated from here by `python -m ...registry.transitions` (a test keeps them equal).
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+# Who may do a transition. A stage row needs the number of the node's current attempt at that stage, so it happens through begin and finish only.
+OPERATOR = "operator"  # a person, or automation that acts for one
+DISCOVER = "discover"  # the discovery playbook: it has no attempts, it only records what it read
+
+STATES = {
+    "registered": "The registry knows the serial; nothing was verified.",
+    "verifying": "The BMC is being logged in to.",
+    "manageable": "The BMC answers to the site credential and the hardware was read.",
+    "inspecting": "The hardware is being read again.",
+    "updating": "Firmware, BIOS or RAID is being brought to the baseline.",
+    "available": "Ready for an operating system.",
+    "deploying": "The operating system is being written and booted.",
+    "deployed": "The operating system runs and the machine is the one the registry means.",
+    "configuring": "The software is being verified, and repaired where it differs.",
+    "burn_in": "Ready for, or under, the load test that gates production.",
+    "accepted": "The load test passed.",
+    "enrolling": "The node is being joined to its scheduler.",
+    "active": "In service.",
+    "draining": "Takes no new work; running work ends.",
+    "suspect": "Takes no new work while a doubt is looked into; running work goes on.",
+    "quarantined": "Kept out of service for a reason; leaves only through servicing and a new load test.",
+    "servicing": "A person or a repair workflow works on it.",
+    "cleaning": "The disks are being erased.",
+    "retired": "Gone for good; the record and its history stay.",
+}
+WORKING_STATES = (
+    "verifying",
+    "inspecting",
+    "updating",
+    "deploying",
+    "configuring",
+    "burn_in",
+    "enrolling",
+    "draining",
+    "servicing",
+    "cleaning",
+)
+FAILED_STATES = tuple(f"{state}_failed" for state in WORKING_STATES)
+IN_SERVICE = "active"
+
+# Name: start states -> working state -> end state; `fail` is where a failed attempt leaves the node; the deadline is the default, in seconds.
+STAGES = {
+    "deploy": {
+        "start": ("available",),
+        "working": "deploying",
+        "end": "deployed",
+        "fail": "deploying_failed",
+        "deadline_s": 3600,
+    },
+    "software": {
+        "start": ("deployed",),
+        "working": "configuring",
+        "end": "burn_in",
+        "fail": "configuring_failed",
+        "deadline_s": 1800,
+    },
+    "burn_in": {
+        "start": ("burn_in",),
+        "working": "burn_in",
+        "end": "accepted",
+        "fail": "quarantined",
+        "deadline_s": 14400,
+    },
+    "enroll": {
+        "start": ("accepted",),
+        "working": "enrolling",
+        "end": "active",
+        "fail": "enrolling_failed",
+        "deadline_s": 1800,
+    },
+}
+# What a person does next with a node that waits in a state: the playbook of the stage, or a verb.
+NEXT_STEP = {
+    "registered": "run the discover playbook",
+    "manageable": "run the discover playbook (or the firmware stage where a baseline is asked for)",
+    "available": "run the deploy playbook",
+    "deployed": "run the software playbook",
+    "burn_in": "run the burn_in playbook",
+    "accepted": "run the enroll playbook",
+    "draining": "wait for the running work to end, then move it on",
+    "suspect": "look at the last evidence, then set it active or quarantined",
+    "quarantined": "repair it, move it to servicing, and run the burn_in playbook again",
+    "servicing": "finish the repair, then move it to burn_in",
+    "retired": "none: a retired node does not come back under this record",
+}
+
+
+def _rows():
+    """Yield (from, to, who, condition)."""
+    yield "registered", "verifying", DISCOVER, "a BMC address is known"
+    yield "registered", "manageable", DISCOVER, "BMC login and inventory succeeded in one pass"
+    yield "verifying", "manageable", DISCOVER, "BMC login with the site credential succeeded"
+    yield "verifying", "verifying_failed", DISCOVER, "BMC login failed"
+    yield "manageable", "inspecting", DISCOVER, ""
+    yield "inspecting", "manageable", DISCOVER, "the hardware was read"
+    yield "inspecting", "inspecting_failed", DISCOVER, "the hardware could not be read"
+    yield "manageable", "available", DISCOVER, "no baseline is asked for, or it is met"
+    yield "manageable", "updating", OPERATOR, "a baseline is asked for and not met"
+    yield "updating", "available", OPERATOR, "the running versions equal the baseline"
+    yield "updating", "updating_failed", OPERATOR, ""
+    for stage, row in STAGES.items():
+        for start in row["start"]:
+            if start != row["working"]:
+                yield start, row["working"], stage, "not held, not in maintenance; a new attempt"
+        yield row["working"], row["end"], stage, "the attempt passed"
+        if row["fail"] != f"{row['working']}_failed":
+            yield row["working"], row["fail"], stage, "the attempt failed"
+        yield row["working"], f"{row['working']}_failed", stage, "the attempt failed, or could not test"
+        if row["fail"] != "quarantined":
+            yield row["working"], "quarantined", stage, "the attempt failed and asks for it (`to_state`)"
+        yield f"{row['working']}_failed", row["working"], stage, "`retry_failed`; a new attempt"
+    for state in WORKING_STATES:
+        if not any(row["working"] == state for row in STAGES.values()):
+            yield f"{state}_failed", state, OPERATOR, "retry"
+        yield f"{state}_failed", "quarantined", OPERATOR, ""
+        yield f"{state}_failed", "manageable", OPERATOR, "the cause is removed; start over"
+    yield "active", "draining", OPERATOR, ""
+    yield "active", "suspect", OPERATOR, "a doubt with evidence"
+    yield "suspect", "active", OPERATOR, "newer evidence that clears the doubt"
+    yield "suspect", "quarantined", OPERATOR, "the doubt is confirmed"
+    yield "draining", "manageable", OPERATOR, "no work runs"
+    yield "draining", "cleaning", OPERATOR, "no work runs; consent by serial number"
+    yield "draining", "servicing", OPERATOR, "no work runs"
+    yield "draining", "active", OPERATOR, "the drain is called off"
+    yield "draining", "draining_failed", OPERATOR, ""
+    yield "quarantined", "servicing", OPERATOR, ""
+    yield "servicing", "burn_in", OPERATOR, "the repair is done; a loaded test decides"
+    yield "servicing", "manageable", OPERATOR, "the machine must be deployed again"
+    yield "servicing", "quarantined", OPERATOR, ""
+    yield "servicing", "servicing_failed", OPERATOR, ""
+    yield "deployed", "cleaning", OPERATOR, "consent by serial number"
+    yield "accepted", "cleaning", OPERATOR, "consent by serial number"
+    yield "cleaning", "available", OPERATOR, "the disks read back erased"
+    yield "cleaning", "cleaning_failed", OPERATOR, ""
+    for state in (*STATES, *FAILED_STATES):
+        if state != "retired":
+            yield state, "retired", OPERATOR, "consent by serial number"
+
+
+TRANSITIONS = tuple(dict(zip(("from", "to", "who", "condition"), row)) for row in _rows())
+_ALLOWED = {(row["from"], row["to"]): row for row in TRANSITIONS}
+
+
+def find(old, new):
+    """The row for a transition, or None when it is not in the table."""
+    return _ALLOWED.get((old, new))
+
+
+def targets(old):
+    """Sorted names of the states that may follow `old`."""
+    return sorted(new for (start, new) in _ALLOWED if start == old)
+
+
+def is_state(name):
+    return name in STATES or name in FAILED_STATES
+
+
+def stage_of(state):
+    """The stage whose working state this is, or None."""
+    return next((stage for stage, row in STAGES.items() if row["working"] == state), None)
+
+
+def as_markdown():
+    """The tables of docs/lifecycle.md. The rows into `retired` are one line: they are the same for every state."""
+    lines = ["| state | meaning |", "|---|---|"]
+    lines += [f"| `{state}` | {meaning} |" for state, meaning in STATES.items()]
+    lines += [
+        "| `<working state>_failed` | An attempt ended without success; the reason and the last step are kept. |",
+        "",
+        "| stage | starts from | works in | passes to | fails to | default deadline |",
+        "|---|---|---|---|---|---|",
+    ]
+    for stage, row in STAGES.items():
+        start = ", ".join(f"`{state}`" for state in row["start"])
+        lines.append(
+            f"| {stage} | {start} | `{row['working']}` | `{row['end']}` | `{row['fail']}` | {row['deadline_s']} s |"
+        )
+    lines += ["", "| from | to | who | condition |", "|---|---|---|---|"]
+    for row in TRANSITIONS:
+        if row["to"] != "retired":
+            lines.append(f"| `{row['from']}` | `{row['to']}` | {row['who']} | {row['condition']} |")
+    lines.append("| any state | `retired` | operator | consent by serial number |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(as_markdown(), end="")

@@ -1,0 +1,160 @@
+# Why is this node not in service: one ordered list of plain sentences from what the registry knows.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ..core.outcome import COULD_NOT_TEST, FAIL
+from ..core.units import format_seconds
+from . import nodes, transitions
+from . import tables as t
+from .attempts import alive, owner_of
+from .engine import seconds_between
+
+try:
+    import sqlalchemy as sa
+except ImportError:  # reported by open_registry
+    sa = None
+
+
+def sentence_of_evidence(item):
+    """One evidence row of the table as words: check, what was seen, what was allowed, and whether an instrument was simulated."""
+    value, limit = nodes.loads(item["value"]), nodes.loads(item["limit_value"])
+    unit = f" {item['unit']}" if item["unit"] else ""
+    detail = nodes.loads(item["detail"])
+    words = [f"{item['check_name']}: {item['outcome'].replace('_', ' ')}"]
+    if value is not None:
+        words.append(f"seen {value}{unit}")
+    if limit is not None:
+        words.append(f"allowed {limit}{unit}")
+    if isinstance(detail, str):
+        words.append(detail)
+    elif isinstance(detail, dict) and detail:
+        words.append(", ".join(f"{key} {value}" for key, value in sorted(detail.items())))
+    return "; ".join(words) + (" (simulated instrument)" if item["simulated"] else "")
+
+
+class Why:
+    """Mixed into Registry; `self._db` is the Database."""
+
+    def why(self, node):
+        """[{order, code, text, since, next_step}]: what keeps the node out of service, the first thing first; empty when it is in service.
+
+        Order: what ends everything (retired), what people decided (maintenance, holds), what went wrong (failed or quarantined, with the last failing
+        evidence), what is under way or waits (state, attempt, deadline), what is missing though the state is active (lease).
+        """
+        with self._db.read() as connection:
+            now = self._db.now(connection)
+            row = nodes.find(connection, node)
+            entries = []
+
+            def add(code, text, since=None, next_step=None):
+                entries.append(
+                    {"order": len(entries) + 1, "code": code, "text": text, "since": since, "next_step": next_step}
+                )
+
+            state, since = row["state"], row["state_since"]
+            age = format_seconds(max(0.0, seconds_between(since, now)))
+            if state == "retired":
+                add("retired", f"{row['name']} is retired.", since, transitions.NEXT_STEP["retired"])
+                return entries
+            if row["maintenance"]:
+                text = f": {row['maintenance_reason']}" if row["maintenance_reason"] else ""
+                add("maintenance", f"It is in maintenance{text}.", None, "end the maintenance with the node module")
+            statement = (
+                sa.select(t.holds)
+                .where(t.holds.c.serial == row["serial"], t.holds.c.released.is_(None))
+                .order_by(t.holds.c.id)
+            )
+            for hold in connection.execute(statement).mappings():
+                kind = "automation" if hold["automation"] else "a person"
+                add(
+                    "hold",
+                    f"It is held by {hold['owner']} ({kind}, {hold['actor']}): {hold['reason']}; until {hold['exit_condition']}.",
+                    hold["since"],
+                    f"when that holds: release the hold of {hold['owner']}",
+                )
+            last = (
+                connection.execute(
+                    sa.select(t.attempts)
+                    .where(t.attempts.c.serial == row["serial"])
+                    .order_by(t.attempts.c.id.desc())
+                    .limit(1)
+                )
+                .mappings()
+                .one_or_none()
+            )
+            if state in transitions.FAILED_STATES or state == "quarantined":
+                self._add_failure(connection, add, row, last, age)
+            elif last is not None and last["ended"] is None and last["id"] == row["attempt"]:
+                self._add_under_way(add, row, last, now)
+            elif state != transitions.IN_SERVICE:
+                meaning = transitions.STATES.get(state, "")
+                add(
+                    f"state_{state}",
+                    f"It has been {state} for {age}. {meaning}",
+                    since,
+                    transitions.NEXT_STEP.get(state, "see docs/lifecycle.md"),
+                )
+            elif row["lease"] not in ("slurm", "kubernetes"):
+                whom = f"leased to {row['lease']}" if row["lease"] else "leased to nobody"
+                add(
+                    "no_lease",
+                    f"It is active, but {whom}, so no scheduler gives it work.",
+                    row["lease_since"] or since,
+                    "run the enroll playbook",
+                )
+            return entries
+
+    @staticmethod
+    def _add_failure(connection, add, row, last, age):
+        state = row["state"]
+        text = f"It has been {state} for {age}"
+        if last is not None and last["ended"]:
+            text += f" since attempt {last['id']} at stage {last['stage']} ended"
+            text += f": {last['reason'] or last['outcome']}"
+            if last["last_step"]:
+                text += f" (last step: {last['last_step']})"
+        stage = last["stage"] if last is not None else None
+        step = transitions.NEXT_STEP.get(
+            state,
+            f"remove the cause, then run the {stage} playbook with retry_failed" if stage else "see docs/lifecycle.md",
+        )
+        add(state, text + ".", row["state_since"], step)
+        # The newest result of each check is what counts: a fault that a later run cleared keeps nobody out.
+        statement = sa.select(t.evidence).where(t.evidence.c.serial == row["serial"]).order_by(t.evidence.c.id)
+        newest = {}
+        for item in connection.execute(statement).mappings():
+            newest.pop(item["check_name"], None)
+            newest[item["check_name"]] = item
+        for outcome in (FAIL, COULD_NOT_TEST):
+            for item in newest.values():
+                if item["outcome"] == outcome:
+                    add(f"evidence_{outcome}", f"{sentence_of_evidence(item)}.", item["time"], None)
+
+    def _add_under_way(self, add, row, last, now):
+        age = seconds_between(last["started"], now)
+        left = seconds_between(now, last["deadline"])
+        owner = owner_of(last)
+        text = f"Attempt {last['id']} at stage {last['stage']} has been under way for {format_seconds(max(0.0, age))}"
+        text += f", last step: {last['last_step'] or 'none yet'}"
+        who = f"process {owner.pid} on {owner.host}"
+        if alive(last, now, self.stale_after) is False:
+            add(
+                "attempt_orphaned",
+                f"{text}; its controller ({who}) is gone.",
+                last["heartbeat"],
+                f"run the {last['stage']} playbook again: it takes the attempt over",
+            )
+        elif left < 0:
+            add(
+                "attempt_late",
+                f"{text}; it is {format_seconds(-left)} past its deadline of {format_seconds(last['deadline_s'])}.",
+                last["started"],
+                f"look at {who}; when it hangs, end it and run the {last['stage']} playbook again",
+            )
+        else:
+            add(
+                "attempt_under_way",
+                f"{text}; {format_seconds(left)} of {format_seconds(last['deadline_s'])} are left.",
+                last["started"],
+                f"wait; {who} works on it",
+            )
