@@ -1,0 +1,258 @@
+# The lab's networks: namespaces, bridges, veth pairs and taps. observe -> plan -> apply -> verify, all through iproute2's JSON and batch forms.
+#
+# Nothing is ever made in the host's own namespace: both ends of a veth pair are born in the namespace where they belong. Ownership is written
+# on the namespace itself (the alias of its loopback device), so that a lab never touches or removes a namespace of somebody else.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+from ..core.errors import BaremetalError, NotFound, Refused
+from ..core.plan import Change, Plan
+from .description import BRIDGES, CONTROLLER_HOST, DECOY_HOST, SLURM_HOST
+
+NAMESPACE_DIRECTORY = "/run/netns"
+
+
+def _run(argv, text=None):
+    try:
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False, timeout=60)
+    except FileNotFoundError:
+        raise NotFound("the program is not installed", thing=argv[0], next_step="install iproute2") from None
+    except subprocess.TimeoutExpired:
+        raise BaremetalError("the program did not end within 60 s", thing=" ".join(argv)) from None
+    if done.returncode:
+        # iproute2 names the failing batch line only by number: show the line itself.
+        lines = (text or "").splitlines()
+        place = [
+            lines[int(word) - 1]
+            for word in done.stderr.replace(":", " ").split()
+            if word.isdigit() and 0 < int(word) <= len(lines)
+        ][-1:]
+        raise BaremetalError(
+            "the program failed",
+            thing=" ".join(argv),
+            seen=f"exit {done.returncode}: {done.stderr.strip()} {place or ''}".strip(),
+        )
+    return done.stdout
+
+
+def owner_alias(name, directory):
+    return f"aicluster-lab {name} {directory}"
+
+
+def wanted(description):
+    """{namespace: {interface: {kind, master, mac, peer, addresses}}} for a description; the loopback device is implied."""
+    names, nets = description["namespaces"], description["networks"]
+    result = {namespace: {} for namespace in names.values()}
+    ctl, oob, net, slurm = (result[names[part]] for part in ("ctl", "oob", "net", "slurm"))
+
+    def veth(here, here_ns, here_if, there, there_ns, there_if, **here_options):
+        here[here_if] = {"kind": "veth", "peer": [there_ns, there_if], **here_options}
+        there[there_if] = {"kind": "veth", "peer": [here_ns, here_if]}
+        return there[there_if]
+
+    bmcs = veth(ctl, names["ctl"], "oob", oob, names["oob"], "oob", addresses=[f"{nets['oob']}.{CONTROLLER_HOST}/24"])
+    bmcs["addresses"] = [
+        f"{nets['oob']}.{DECOY_HOST}/24",
+        *(f"{node['bmc']['address']}/24" for node in description["nodes"]),
+    ]
+    for bridge in BRIDGES:
+        net[bridge] = {"kind": "bridge"}
+        port = veth(
+            ctl,
+            names["ctl"],
+            bridge,
+            net,
+            names["net"],
+            f"{bridge}-ctl",
+            addresses=[f"{nets[bridge]}.{CONTROLLER_HOST}/24"],
+        )
+        port["master"] = bridge
+    veth(slurm, names["slurm"], "eth0", net, names["net"], "prov-slurm", addresses=[f"{nets['prov']}.{SLURM_HOST}/24"])[
+        "master"
+    ] = "prov"
+    for node in description["nodes"]:
+        if node["driver"] == "qemu":
+            net.update({nic["tap"]: {"kind": "tun", "master": nic["bridge"]} for nic in node["nics"]})
+        elif node["driver"] == "nspawn":
+            home = f"{description['name']}-{node['name']}"
+            result[home] = {}
+            for k, nic in enumerate(node["nics"]):
+                port = veth(result[home], home, f"eth{k}", net, names["net"], nic["tap"], mac=nic["mac"])
+                port["master"] = nic["bridge"]
+    return result
+
+
+def existing():
+    try:
+        return sorted(os.listdir(NAMESPACE_DIRECTORY))
+    except FileNotFoundError:
+        return []
+
+
+def _links(namespace):
+    """{interface: {kind, master, mac, up, addresses, alias}} as the kernel has them."""
+    try:
+        rows = json.loads(_run(["ip", "-n", namespace, "-j", "-d", "address", "show"]) or "[]")
+    except BaremetalError as error:
+        if "Invalid argument" in str(error.seen) or "Peer netns reference is invalid" in str(error.seen):
+            return None  # a name without a namespace behind it: what is left of a crash or of another mount namespace
+        raise
+    return {
+        row["ifname"]: {
+            "kind": row.get("linkinfo", {}).get("info_kind"),
+            "master": row.get("master"),
+            "mac": row.get("address"),
+            "up": "UP" in row.get("flags", ()),
+            "addresses": sorted(
+                f"{a['local']}/{a['prefixlen']}" for a in row.get("addr_info", ()) if a.get("family") == "inet"
+            ),
+            "alias": row.get("ifalias"),
+        }
+        for row in rows
+    }
+
+
+def _vacant(links):
+    """No interface but a loopback device that was never touched: what `ip netns add` leaves when the next command did not come."""
+    return set(links) == {"lo"} and not links["lo"]["alias"] and not links["lo"]["up"]
+
+
+def observe(description):
+    """{namespace: links} of those of the lab's namespaces that exist, {} for a name with nothing behind it; Refused where one belongs to somebody else.
+
+    `extra` namespaces (nodes that the description no longer has) are found by their owner's mark.
+    """
+    alias = owner_alias(description["name"], description["dir"])
+    names, seen = wanted(description), {}
+    for namespace in existing():
+        if namespace not in names and not namespace.startswith(description["name"] + "-"):
+            continue
+        links = _links(namespace)
+        if links is None:
+            if namespace in names:
+                seen[namespace] = {}
+            continue
+        mark = links.get("lo", {}).get("alias")
+        if namespace in names and mark != alias and not _vacant(links):
+            raise Refused(
+                "the network namespace exists and is not this lab's",
+                thing=namespace,
+                wanted=f"absent, or marked {alias!r}",
+                seen=mark or "no mark",
+                next_step=f"choose another virtual_lab_name, or remove it: ip netns delete {namespace}",
+            )
+        if namespace in names or mark == alias:
+            seen[namespace] = links
+    return seen
+
+
+def plan(description, observed, present=True):
+    """The changes, as a Plan whose things are `namespace` or `namespace/interface`."""
+    changes, target = [], wanted(description) if present else {}
+    for namespace in sorted(set(observed) - set(target)):
+        changes.append(Change(namespace, "present", None))
+    for namespace, interfaces in target.items():
+        have = observed.get(namespace) or {}
+        if not have:
+            changes.append(Change(namespace, "stale" if namespace in observed else None, "present"))
+        elif not have["lo"]["up"] or not have["lo"]["alias"]:
+            changes.append(Change(f"{namespace}/lo", "down", "up"))
+        for name in sorted(set(have) - set(interfaces) - {"lo"}):
+            changes.append(Change(f"{namespace}/{name}", have[name]["kind"] or "present", None))
+        for name, want in interfaces.items():
+            seen = have.get(name)
+            aim = {
+                "kind": want["kind"],
+                "master": want.get("master"),
+                "addresses": sorted(want.get("addresses", ())),
+                "up": True,
+            }
+            if want.get("mac"):
+                aim["mac"] = want["mac"]
+            changes.append(Change(f"{namespace}/{name}", {key: seen[key] for key in aim} if seen else None, aim))
+    return Plan(changes)
+
+
+def _batch(lines, namespace=None):
+    if lines:
+        _run(["ip", *(["-n", namespace] if namespace else []), "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def apply(description, todo):
+    """Carry out a plan. Extra namespaces and interfaces go first, then what is missing or differs is made."""
+    alias, target = owner_alias(description["name"], description["dir"]), wanted(description)
+    things = {change.thing: change for change in todo.changes}
+    gone = [thing for thing, change in things.items() if "/" not in thing and change.after is None]
+    _batch([f"netns delete {namespace}" for namespace in gone])
+    for namespace in [thing for thing, change in things.items() if "/" not in thing and change.before == "stale"]:
+        os.unlink(os.path.join(NAMESPACE_DIRECTORY, namespace))
+    _batch([f"netns add {thing}" for thing, change in things.items() if "/" not in thing and change.after == "present"])
+    for namespace in target:
+        if f"{namespace}/lo" in things or (namespace in things and things[namespace].after):
+            _batch([f'link set dev lo alias "{alias}"', "link set dev lo up"], namespace)
+
+    made, pairs = set(), []
+    for namespace, interfaces in target.items():
+        lines = [
+            f"link delete dev {thing.split('/', 1)[1]}"
+            for thing, change in things.items()
+            if thing.startswith(namespace + "/")
+            and change.after is None
+            and (namespace, thing.split("/", 1)[1]) not in made
+        ]
+        for name, want in interfaces.items():
+            change = things.get(f"{namespace}/{name}")
+            if not change or (change.before and change.before["kind"] == want["kind"]):
+                continue
+            if change.before:
+                lines.append(f"link delete dev {name}")
+            if want["kind"] == "bridge":
+                lines.append(f"link add name {name} type bridge stp_state 0 forward_delay 0")
+            elif want["kind"] == "tun":
+                lines.append(f"tuntap add dev {name} mode tap")
+            elif (namespace, name) not in made:
+                peer_namespace, peer = want["peer"]
+                pairs.append((namespace, name, peer_namespace, peer))
+                made.add((peer_namespace, peer))
+        _batch(lines, namespace)
+    # A pair is made whole: where one end is missing, the other is missing too (the kernel removes both) or was deleted above.
+    _batch(
+        [
+            f"link add name {name} netns {namespace} type veth peer name {peer} netns {other}"
+            for namespace, name, other, peer in pairs
+        ]
+    )
+
+    for namespace, interfaces in target.items():
+        lines = []
+        for name, want in interfaces.items():
+            change = things.get(f"{namespace}/{name}")
+            if not change:
+                continue
+            before = change.before or {}
+            if want.get("mac") and before.get("mac") != want["mac"]:
+                lines.append(f"link set dev {name} address {want['mac']}")
+            if want.get("master"):
+                lines.append(f"link set dev {name} master {want['master']}")
+            for address in sorted(set(before.get("addresses", ())) - set(want.get("addresses", ()))):
+                lines.append(f"address delete {address} dev {name}")
+            lines += [f"address replace {address} dev {name}" for address in want.get("addresses", ())]
+            lines.append(f"link set dev {name} up")
+        _batch(lines, namespace)
+
+
+def verify(description, present=True):
+    """Read back; raises naming what still differs."""
+    left = plan(description, observe(description), present)
+    if left:
+        raise BaremetalError(
+            "the networks are not as they were set",
+            thing=f"lab {description['name']}",
+            wanted=left.diff()["after"].strip() or "absent",
+            seen=left.diff()["before"].strip() or "absent",
+            next_step="make demo-down, then start again",
+        )

@@ -1,0 +1,139 @@
+#!/usr/bin/python
+# Door: the long-running programs of an embedded lab, under one supervisord.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virtual_lab_programs
+short_description: Long-running programs of an embedded lab
+version_added: "0.1.0"
+author: aicluster contributors (@aicluster)
+description:
+  - Starts one supervisord for the lab and makes it run the programs that are configured in the lab's C(supervisor.d), or stops all of it.
+  - When started, processes that an earlier supervisord left behind are ended first, and every program is waited for.
+  - When stopped, every process of the lab is ended by its process id and is proved to be gone. That includes anything that runs in the network
+    namespaces of the lab, for example a playbook.
+requirements:
+  - Linux, root, supervisor
+options:
+  directory:
+    description: State directory of the lab. Holds C(supervisord.conf) and C(supervisor.d).
+    type: path
+    required: true
+  run_directory:
+    description: Run directory of the lab. Holds the socket of supervisord.
+    type: path
+    required: true
+  namespace:
+    description: Network namespace in which supervisord is started. Required when O(state=started).
+    type: str
+  namespaces:
+    description: Network namespaces of the lab. When stopped, all processes inside them are ended.
+    type: list
+    elements: str
+    default: []
+  endpoints:
+    description: URLs that must give an HTTP answer, whatever its status, from inside O(namespace), before the module returns.
+    type: list
+    elements: str
+    default: []
+  state:
+    description: Whether the programs are to run.
+    type: str
+    choices: [started, stopped]
+    default: started
+  timeout:
+    description: Seconds to wait for the programs to run, or for the processes to end.
+    type: int
+    default: 30
+attributes:
+  check_mode:
+    description: Can run in check mode and say what would change.
+    support: full
+  diff_mode:
+    description: Returns what changes.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Run the programs of a lab
+  aicluster.baremetal.virtual_lab_programs:
+    directory: /var/lib/aicluster/aicl
+    run_directory: /run/aicluster/aicl
+    namespace: aicl-ctl
+
+- name: Stop them
+  aicluster.baremetal.virtual_lab_programs:
+    directory: /var/lib/aicluster/aicl
+    run_directory: /run/aicluster/aicl
+    namespaces: [aicl-ctl, aicl-oob, aicl-net, aicl-slurm]
+    state: stopped
+"""
+
+RETURN = r"""
+programs:
+  description: State and process id of each program.
+  returned: when started
+  type: dict
+  sample: {"bmc-simulator": {"state": "RUNNING", "pid": 4711, "detail": "pid 4711, uptime 0:00:02"}}
+ended:
+  description: Process ids that were ended.
+  returned: when stopped
+  type: list
+  elements: int
+summary:
+  description: What was changed, in one line.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import BaremetalError
+from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.inside import wait_answers
+from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.supervisor import Supervisor
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "run_directory": {"type": "path", "required": True},
+            "namespace": {"type": "str"},
+            "namespaces": {"type": "list", "elements": "str", "default": []},
+            "endpoints": {"type": "list", "elements": "str", "default": []},
+            "state": {"type": "str", "choices": ["started", "stopped"], "default": "started"},
+            "timeout": {"type": "int", "default": 30},
+        },
+        required_if=[("state", "started", ("namespace",))],
+        supports_check_mode=True,
+    )
+    given = module.params
+    prefix = ["ip", "netns", "exec", given["namespace"]] if given["namespace"] else []
+    supervisor = Supervisor(given["directory"], given["run_directory"], given["namespaces"], prefix)
+    result = {}
+    try:
+        started = given["state"] == "started"
+        todo = supervisor.plan_start() if started else supervisor.plan_stop()
+        if not module.check_mode:
+            if started:
+                result["programs"] = supervisor.start(todo, given["timeout"])
+                wait_answers(
+                    given["namespace"],
+                    given["endpoints"],
+                    given["timeout"],
+                    next_step=f"read the logs in {given['directory']}/log",
+                )
+            else:
+                result["ended"] = supervisor.stop(given["timeout"]) if todo else []
+        elif started:
+            result["programs"] = supervisor.programs() if supervisor.alive() else {}
+        else:
+            result["ended"] = []
+    except BaremetalError as error:
+        module.fail_json(**{key: value for key, value in error.as_result().items() if key != "failed"})
+    module.exit_json(changed=todo.changed, summary=todo.summary(), diff=todo.diff(), **result)
+
+
+if __name__ == "__main__":
+    main()
