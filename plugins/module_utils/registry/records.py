@@ -34,6 +34,8 @@ BOOT_STEPS = (
     "ssh",
     "failed",
     "late",
+    "reserved",  # mark: the boot service keeps the node's DHCP reservation
+    "served",  # mark: bytes that the image server sent to the node
 )
 _ITEM_KEYS = ("check", "outcome", "value", "unit", "limit", "rule", "source", "simulated", "detail", "time")
 
