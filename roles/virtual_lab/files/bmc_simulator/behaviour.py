@@ -1,0 +1,235 @@
+# Behaviour switches of a simulated BMC: one table of names, types, defaults and meanings; values are data and can change at run time.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Each switch reproduces one way in which real BMCs differ or fail; the default of every switch is the well-behaved BMC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+RESET_TYPES = (
+    "On",
+    "ForceOn",
+    "ForceOff",
+    "GracefulShutdown",
+    "ForceRestart",
+    "GracefulRestart",
+    "PowerCycle",
+    "PushPowerButton",
+    "Nmi",
+)
+BOOT_TARGETS = ("None", "Pxe", "UefiHttp", "Cd", "Hdd", "BiosSetup")
+WRITES = ("power", "boot", "bios", "account", "media", "update")
+UPDATE_METHODS = ("simple", "multipart", "push")
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One switch. `kind` is bool, int, number, text, list (of text) or faults; `choices` limits text and list values."""
+
+    kind: str
+    default: Any
+    meaning: str
+    choices: tuple[str, ...] = ()
+
+
+SWITCHES: dict[str, Switch] = {
+    # power and boot
+    "power_lag_s": Switch("number", 1.0, "Seconds between an accepted power command and the machine following it."),
+    "graceful_off_s": Switch(
+        "number", 0.5, "Seconds that the operating system of a node with driver none takes to shut down."
+    ),
+    "graceful_ignored": Switch("bool", False, "The operating system ignores the power button."),
+    "intermediate_power_states": Switch("bool", False, "PowerState shows PoweringOn and PoweringOff during the lag."),
+    "accept_and_do_nothing": Switch("list", [], "Writes of these kinds are accepted and not carried out.", WRITES),
+    "reset_types": Switch("list", list(RESET_TYPES), "Reset types that the system offers.", RESET_TYPES),
+    "boot_targets": Switch("list", list(BOOT_TARGETS), "Boot targets that the system offers.", BOOT_TARGETS),
+    "boot_mode": Switch(
+        "text",
+        "optional",
+        "How BootSourceOverrideMode is treated: absent from the resource, read only, or required in "
+        "each boot PATCH (without it the BMC falls back to Legacy).",
+        ("optional", "absent", "read_only", "required"),
+    ),
+    "boot_once_sticks": Switch("bool", False, "A one-time override is read back as Continuous and is not consumed."),
+    "no_allowable_values": Switch("bool", False, "Allowable values are not listed inline, only through ActionInfo."),
+    "no_action_info": Switch("bool", False, "There is no ActionInfo either (with no_allowable_values)."),
+    "two_systems": Switch(
+        "text",
+        "no",
+        "A GPU baseboard is listed as a second system, before or after the host.",
+        ("no", "hgx_first", "hgx_last"),
+    ),
+    # sessions and accounts
+    "session_limit": Switch("int", 0, "Open sessions allowed; 0 takes bmc.session_limit."),
+    "session_idle_s": Switch("number", 1800, "Idle seconds after which a session ends."),
+    "session_expires_after": Switch("int", 0, "A session ends after this many requests (0: never)."),
+    "password_change_required": Switch(
+        "bool", False, "Every account must change its password before anything else works."
+    ),
+    "no_basic_auth": Switch("bool", False, "HTTP Basic is refused, only sessions work."),
+    # transport
+    "unreachable": Switch(
+        "text",
+        "no",
+        "refuse: nothing listens; silent: connections are taken and never answered.",
+        ("no", "refuse", "silent"),
+    ),
+    "delay_s": Switch("number", 0, "Seconds before each answer."),
+    "busy_every_n": Switch("int", 0, "Every n-th request gets 503 with Retry-After."),
+    "retry_after_s": Switch("number", 1, "Seconds in Retry-After."),
+    "retry_after_form": Switch("text", "seconds", "Form of Retry-After.", ("seconds", "date", "none")),
+    "html_504_every_n": Switch("int", 0, "Every n-th request gets 504 with an HTML page (1: all of them)."),
+    "answer_lost_after_post": Switch(
+        "int",
+        0,
+        "The connection is cut, after the work was done, for this many POSTs (counts down; -1: for ever). "
+        "Opening a session is not counted.",
+    ),
+    "close_connections": Switch("bool", False, "The connection is closed after each answer."),
+    "keepalive_s": Switch("number", 75, "Seconds that an idle connection is kept."),
+    "faults": Switch(
+        "faults",
+        [],
+        "General faults: {method, path (regular expression), status, times (-1: for ever), message, drop}.",
+    ),
+    # HTTP and resource shape
+    "etag_required": Switch("bool", False, "PATCH without If-Match gets 428."),
+    "weak_etag": Switch("bool", False, "ETags are weak."),
+    "etag_refuses_own_weak": Switch("bool", False, "412 for a weak tag in If-Match, also for the BMC's own."),
+    "paging": Switch("int", 0, "Members per page (0: all at once)."),
+    "redirect_slash": Switch("bool", False, "308 to the same path with a slash at the end."),
+    "case_insensitive": Switch("bool", False, "Paths are matched without regard to case."),
+    "members_null": Switch("bool", False, "An empty collection has Members null."),
+    "drop_properties": Switch("list", [], "Properties that are left out of every resource."),
+    "null_properties": Switch("list", [], "Properties that are null in every resource."),
+    "no_query_support": Switch(
+        "bool", False, "ProtocolFeaturesSupported offers no query parameter and they are refused."
+    ),
+    # tasks and updates
+    "task_seconds": Switch("number", 2.0, "Seconds that an update task runs."),
+    "task_monitor_gone": Switch("bool", False, "Task and monitor answer 404 once the work is over."),
+    "task_fails": Switch("bool", False, "Update tasks end as Exception."),
+    "task_without_location": Switch("bool", False, "202 carries the task in the body only, without Location."),
+    "update_methods": Switch("list", list(UPDATE_METHODS), "Update methods offered.", UPDATE_METHODS),
+    "update_without_effect": Switch("bool", False, "An update completes, the version stays."),
+    "manager_reset_s": Switch("number", 2.0, "Seconds that the BMC is away after Manager.Reset or its own update."),
+}
+
+
+class BehaviourError(ValueError):
+    """A switch that does not exist or a value that it does not take."""
+
+
+def _as_list(value: Any, switch: Switch) -> list[str]:
+    if value is True and switch.choices:
+        return list(switch.choices)
+    if value is False or value is None:
+        return []
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BehaviourError("wants a list of texts")
+    return list(value)
+
+
+def _as_text(value: Any, switch: Switch) -> str:
+    # true and false are natural for the switches that are "off" or "on with a flavour"
+    if value is False:
+        value = switch.default
+    elif value is True and switch.default == "no":
+        value = switch.choices[1]
+    if not isinstance(value, str):
+        raise BehaviourError("wants a text")
+    return value
+
+
+def _as_faults(value: Any) -> list[dict]:
+    if not isinstance(value, list):
+        raise BehaviourError("wants a list of faults")
+    known = {"method", "path", "status", "times", "message", "drop", "retry_after"}
+    faults = []
+    for item in value:
+        if not isinstance(item, dict) or not set(item) <= known:
+            raise BehaviourError(f"wants faults with the keys {', '.join(sorted(known))}")
+        faults.append(
+            {
+                "method": None,
+                "path": ".*",
+                "status": 500,
+                "times": -1,
+                "message": "InternalError",
+                "drop": False,
+                **item,
+            }
+        )
+    return faults
+
+
+def check_value(name: str, value: Any) -> Any:
+    """Return the value of a switch in its normal form, or raise BehaviourError naming the switch and what it takes."""
+    switch = SWITCHES.get(name)
+    if switch is None:
+        raise BehaviourError(f"unknown behaviour {name!r} (known: {', '.join(sorted(SWITCHES))})")
+    try:
+        if switch.kind == "bool":
+            if not isinstance(value, bool):
+                raise BehaviourError("wants true or false")
+        elif switch.kind in ("int", "number"):
+            if isinstance(value, bool) and switch.kind == "int":
+                value = -1 if value and name == "answer_lost_after_post" else int(value)
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or (switch.kind == "int" and not isinstance(value, int))
+            ):
+                raise BehaviourError("wants a whole number" if switch.kind == "int" else "wants a number")
+            if value < 0 and name != "answer_lost_after_post":
+                raise BehaviourError("must not be negative")
+        elif switch.kind == "list":
+            value = _as_list(value, switch)
+        elif switch.kind == "text":
+            value = _as_text(value, switch)
+        else:
+            value = _as_faults(value)
+        if switch.choices:
+            wrong = [item for item in (value if isinstance(value, list) else [value]) if item not in switch.choices]
+            if wrong:
+                raise BehaviourError(f"does not take {wrong[0]!r} (choices: {', '.join(switch.choices)})")
+    except BehaviourError as error:
+        raise BehaviourError(f"behaviour {name}: {error}, got {value!r}") from None
+    return value
+
+
+class Behaviour:
+    """The switches of one BMC; attributes are the switch names."""
+
+    def __init__(self, values: dict[str, Any] | None = None):
+        self._initial = {name: check_value(name, value) for name, value in (values or {}).items()}
+        self._values: dict[str, Any] = {}
+        self.reset()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_values"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def reset(self) -> None:
+        """Back to the values of lab.json."""
+        self._values = {
+            name: switch.default if not isinstance(switch.default, list) else list(switch.default)
+            for name, switch in SWITCHES.items()
+        }
+        self._values.update(self._initial)
+
+    def set(self, values: dict[str, Any]) -> None:
+        """Change switches; nothing changes if one value is wrong. None puts a switch back to its default."""
+        new = {
+            name: SWITCHES[name].default if value is None and name in SWITCHES else check_value(name, value)
+            for name, value in values.items()
+        }
+        self._values.update(new)
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self._values)

@@ -1,0 +1,556 @@
+# One simulated server as its BMC knows it: power, boot override, BIOS, media, accounts, sessions, tasks, logs, firmware.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The one state behind every front (Redfish, IPMI, control socket). What a BMC keeps over a restart is in `bmc-state.json`."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import hmac
+import json
+import os
+import pathlib
+import secrets
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .behaviour import Behaviour
+from .drivers import Boot, DriverError, make_driver
+from .journal import Journal, now_text
+
+BIOS_DEFAULTS: dict[str, Any] = {
+    "BootMode": "Uefi",
+    "HyperThreading": "Enabled",
+    "SriovGlobalEnable": "Enabled",
+    "IommuSupport": "Enabled",
+    "NumaNodesPerSocket": "1",
+    "PowerProfile": "Performance",
+    "SerialConsole": "Enabled",
+    "NetworkStack": "Enabled",
+    "AcsControl": "Enabled",
+    "FanOffsetPercent": 0,
+    "AssetLabel": "",
+}
+BIOS_CHOICES: dict[str, tuple[str, ...]] = {
+    "BootMode": ("Uefi", "Legacy"),
+    "NumaNodesPerSocket": ("1", "2", "4"),
+    "PowerProfile": ("Performance", "Balanced", "Efficiency"),
+    **{
+        name: ("Enabled", "Disabled")
+        for name in (
+            "HyperThreading",
+            "SriovGlobalEnable",
+            "IommuSupport",
+            "SerialConsole",
+            "NetworkStack",
+            "AcsControl",
+        )
+    },
+}
+FIRMWARE_DEFAULTS = {"BMC": "1.0.0", "BIOS": "1.0.0", "CPLD": "1.0.0"}
+PRIVILEGES = {
+    "Administrator": ("Login", "ConfigureManager", "ConfigureUsers", "ConfigureComponents", "ConfigureSelf"),
+    "Operator": ("Login", "ConfigureComponents", "ConfigureSelf"),
+    "ReadOnly": ("Login", "ConfigureSelf"),
+}
+
+
+@dataclass
+class Account:
+    """A BMC account. The password is kept in clear because IPMI 2.0 authentication needs it."""
+
+    id: str
+    username: str
+    password: str
+    role: str = "Administrator"
+    enabled: bool = True
+    change_required: bool = False
+    failures: int = 0
+    locked_until: float = 0.0
+
+    @property
+    def locked(self) -> bool:
+        return self.locked_until > time.time()
+
+
+@dataclass
+class Session:
+    id: str
+    token: str
+    account: str
+    client: str
+    created: str = field(default_factory=now_text)
+    used: float = field(default_factory=time.monotonic)
+    requests: int = 0
+
+
+@dataclass
+class Task:
+    """A piece of work of the BMC that outlives its request."""
+
+    id: str
+    name: str
+    state: str = "Running"
+    percent: int = 0
+    started: str = field(default_factory=now_text)
+    ended: str | None = None
+    messages: list[tuple[str, tuple]] = field(default_factory=list)
+
+    @property
+    def over(self) -> bool:
+        return self.state in ("Completed", "Exception", "Cancelled")
+
+
+class Node:
+    """One server. Everything runs in the simulator's event loop; nothing here blocks."""
+
+    def __init__(self, config: dict[str, Any], lab: dict[str, Any]):
+        self.config, self.lab = config, lab
+        self.name: str = config["name"]
+        self.directory = pathlib.Path(lab["dir"]) / "nodes" / self.name
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.behaviour = Behaviour(config["behaviour"])
+        self.requests = Journal(self.directory / "requests.jsonl")
+        self.events = Journal(self.directory / "events.jsonl")
+        self.stats: collections.Counter[str] = collections.Counter()
+        self.changed_at = time.time()
+
+        self.accounts: dict[str, Account] = {}
+        self.sessions: dict[str, Session] = {}
+        self.tasks: collections.OrderedDict[str, Task] = collections.OrderedDict()
+        self.system_log: collections.deque[dict] = collections.deque(maxlen=1000)
+        self.manager_log: collections.deque[dict] = collections.deque(maxlen=1000)
+        self.counters: collections.Counter[str] = collections.Counter()
+        self.override = {
+            "target": "None",
+            "enabled": "Disabled",
+            "mode": "UEFI" if config["firmware"] == "uefi" else "Legacy",
+            "uri": None,
+        }
+        self.boot_order: list[str] = []
+        self.bios: dict[str, Any] = dict(BIOS_DEFAULTS, BootMode="Uefi" if config["firmware"] == "uefi" else "Legacy")
+        self.bios_pending: dict[str, Any] = {}
+        self.firmware = dict(FIRMWARE_DEFAULTS)
+        self.firmware_pending: dict[str, str] = {}
+        self.settings: dict[str, Any] = {
+            "asset_tag": "",
+            "indicator": False,
+            "hostname": self.name + "-bmc",
+            "power_restore": "AlwaysOff",
+            "chassis_asset_tag": "",
+            "lockout_threshold": 0,
+            "lockout_duration": 300,
+            "lockout_reset": 300,
+            "min_password": 8,
+            "session_timeout": None,
+        }
+        self.media: dict[str, Any] | None = None
+        self.stored_power = "On" if config["power"] == "on" else "Off"
+        self.transition: str | None = None
+        self.away_until = 0.0
+        self.on_reachability: Callable[[], Awaitable[None]] | None = None
+        self._restart_after_off = False
+        self._power_lock = asyncio.Lock()
+        self._jobs: set[asyncio.Task] = set()
+        self._load()
+        self.driver = make_driver(config["driver"], self, lab)
+
+    # ---- what survives a restart ---------------------------------------------------------------
+
+    @property
+    def _state_file(self) -> pathlib.Path:
+        return self.directory / "bmc-state.json"
+
+    def _load(self) -> None:
+        for number, entry in enumerate(self.config["bmc"]["accounts"], 1):
+            self.accounts[str(number)] = Account(str(number), entry["username"], entry["password"], entry["role"])
+        try:
+            stored = json.loads(self._state_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            stored = None
+        if stored:
+            self.accounts = {entry["id"]: Account(**entry) for entry in stored["accounts"]}
+            self.override, self.boot_order = stored["override"], stored["boot_order"]
+            self.bios, self.bios_pending = stored["bios"], stored["bios_pending"]
+            self.firmware, self.firmware_pending = stored["firmware"], stored["firmware_pending"]
+            self.settings.update(stored["settings"])
+            self.media, self.stored_power = stored["media"], stored["power"]
+            self.counters.update(stored["counters"])
+        if self.behaviour.password_change_required and not stored:
+            for account in self.accounts.values():
+                account.change_required = True
+
+    def save(self) -> None:
+        """Write the state file as a whole; only root may read it, it holds passwords."""
+        self.changed_at = time.time()
+        state = {
+            "accounts": [
+                {
+                    key: getattr(account, key)
+                    for key in ("id", "username", "password", "role", "enabled", "change_required")
+                }
+                for account in self.accounts.values()
+            ],
+            "override": self.override,
+            "boot_order": self.boot_order,
+            "bios": self.bios,
+            "bios_pending": self.bios_pending,
+            "firmware": self.firmware,
+            "firmware_pending": self.firmware_pending,
+            "settings": self.settings,
+            "media": self.media,
+            "power": "On" if self.driver.running else "Off",
+            "counters": dict(self.counters),
+        }
+        partial = self._state_file.with_suffix(".new")
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as handle:
+            json.dump(state, handle)
+        os.replace(partial, self._state_file)
+
+    def next_id(self, kind: str) -> str:
+        self.counters[kind] += 1
+        return str(self.counters[kind])
+
+    def spawn(self, work: Awaitable[Any], what: str) -> asyncio.Task:
+        """Run work beside the requests; a failure becomes an event instead of a lost exception."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                raise
+            except DriverError as error:
+                self.event("error", what=what, detail=str(error))
+            except Exception as error:
+                traceback.print_exc()
+                self.event("error", what=what, detail=f"{type(error).__name__}: {error}")
+
+        task = asyncio.get_running_loop().create_task(guarded())
+        self._jobs.add(task)
+        task.add_done_callback(self._jobs.discard)
+        return task
+
+    # ---- logs ----------------------------------------------------------------------------------
+
+    def event(self, event: str, **detail: Any) -> None:
+        """A power or boot event: into events.jsonl and the system's log."""
+        self.events.append(event=event, **detail)
+        text = event + "".join(f" {key}={value}" for key, value in detail.items() if value is not None)
+        self.log(self.system_log, "system_log", text, "Critical" if event == "error" else "OK")
+
+    def log(self, log: collections.deque[dict], kind: str, text: str, severity: str = "OK") -> None:
+        log.append({"id": self.next_id(kind), "time": now_text(), "text": text, "severity": severity})
+
+    # ---- power ---------------------------------------------------------------------------------
+
+    @property
+    def power(self) -> str:
+        """PowerState as the BMC shows it."""
+        if self.transition and self.behaviour.intermediate_power_states:
+            return self.transition
+        return "On" if self.driver.running else "Off"
+
+    async def attach(self) -> None:
+        """Take over what an earlier simulator left running; a node that lab.json wants powered on at first is started."""
+        if await self.driver.attach():
+            self.event("attached")
+        elif self.stored_power == "On" and not self._state_file.exists():
+            await self._power_on()
+
+    def request_reset(self, kind: str) -> None:
+        """Accept a reset of one of the Redfish types. It is carried out after the power lag; the caller does not wait for it."""
+        if "power" in self.behaviour.accept_and_do_nothing:
+            return
+        self.spawn(self._reset(kind), f"reset {kind}")
+
+    async def _reset(self, kind: str) -> None:
+        async with self._power_lock:
+            running = self.driver.running
+            if kind == "PushPowerButton":
+                kind = "GracefulShutdown" if running else "On"
+            turns_on = kind in ("On", "ForceOn") or (
+                kind in ("PowerCycle", "ForceRestart", "GracefulRestart") and not running
+            )
+            if (kind in ("On", "ForceOn") and running) or (
+                kind in ("ForceOff", "GracefulShutdown", "Nmi") and not running
+            ):
+                return
+            if kind != "Nmi":
+                self.transition = "PoweringOn" if turns_on else "PoweringOff"
+                await asyncio.sleep(self.behaviour.power_lag_s)
+            try:
+                if turns_on:
+                    await self._power_on()
+                elif kind == "ForceOff":
+                    await self._power_off("forced off by the BMC")
+                elif kind == "PowerCycle":
+                    await self._power_off("power cycle by the BMC")
+                    self.transition = "PoweringOn"
+                    await asyncio.sleep(self.behaviour.power_lag_s)
+                    await self._power_on()
+                elif kind == "ForceRestart":
+                    self.event("reset", by="bmc")
+                    await self.driver.reset()
+                elif kind == "Nmi":
+                    self.event("nmi", by="bmc")
+                    await self.driver.interrupt()
+                else:
+                    self.event("power_button", wanted=kind)
+                    self._restart_after_off = kind == "GracefulRestart"
+                    if not self.behaviour.graceful_ignored:
+                        await self.driver.shutdown()
+            finally:
+                self.transition = None
+
+    async def _power_on(self) -> None:
+        if self.driver.running:
+            return
+        self._restart_after_off = False
+        self._apply_pending()
+        first = self.boot()
+        then = self._consume_boot()
+        self.event("power_on", target=first.target, source=first.source, mode=first.mode)
+        await self.driver.start(first, then)
+        self.save()
+
+    async def _power_off(self, reason: str) -> None:
+        self._restart_after_off = False
+        await self.driver.stop()
+        self.event("power_off", reason=reason)
+        self.save()
+
+    async def machine_stopped(self, reason: str) -> None:
+        """The driver says that the machine went off by itself (shut down from inside, or crashed)."""
+        self.event("power_off", reason=reason)
+        self.save()
+        if self._restart_after_off:
+            self._restart_after_off = False
+            self.spawn(self._locked_power_on(), "graceful restart")
+
+    async def _locked_power_on(self) -> None:
+        async with self._power_lock:
+            await asyncio.sleep(self.behaviour.power_lag_s)
+            await self._power_on()
+
+    async def machine_rebooted(self, reason: str) -> None:
+        """The driver says that the machine went through a reset: the override was used, pending settings take effect."""
+        used = self.boot()
+        self._apply_pending()
+        then = self._consume_boot()
+        self.event("boot", target=used.target, source=used.source, reason=reason)
+        if then != used:
+            await self.driver.set_boot(then)
+        self.save()
+
+    async def crash(self) -> None:
+        """Control socket: the machine dies, the BMC sees it as power lost."""
+        async with self._power_lock:
+            if self.driver.running:
+                await self.driver.crash()
+                await self.machine_stopped("crashed")
+
+    # ---- boot override -------------------------------------------------------------------------
+
+    def boot(self) -> Boot:
+        """What the next boot will use."""
+        if self.override["enabled"] == "Disabled" or self.override["target"] == "None":
+            return Boot(mode=self.override["mode"])
+        return Boot(
+            self.override["target"], self.override["mode"], self.override["enabled"].lower(), self.override["uri"]
+        )
+
+    def _consume_boot(self) -> Boot:
+        if self.override["enabled"] == "Once" and not self.behaviour.boot_once_sticks:
+            self.override.update(target="None", enabled="Disabled", uri=None)
+        return self.boot()
+
+    def set_override(self, **values: Any) -> None:
+        """Change target, enabled, mode, uri; a running machine uses it at its next reset."""
+        if "boot" in self.behaviour.accept_and_do_nothing:
+            return
+        self.override.update(values)
+        if self.override["target"] == "None":
+            self.override["enabled"] = "Disabled"
+        if self.behaviour.boot_once_sticks and self.override["enabled"] == "Once":
+            self.override["enabled"] = "Continuous"
+        self.event("boot_override", **{key: self.override[key] for key in ("target", "enabled", "mode")})
+        self.save()
+        if self.driver.running:
+            self.spawn(self.driver.set_boot(self.boot()), "boot override")
+
+    def _apply_pending(self) -> None:
+        if self.bios_pending:
+            self.event("bios_applied", attributes=sorted(self.bios_pending))
+            self.bios.update(self.bios_pending)
+            self.bios_pending = {}
+        for component in [name for name in self.firmware_pending if name != "BMC"]:
+            self.firmware[component] = self.firmware_pending.pop(component)
+            self.event("firmware_activated", component=component, version=self.firmware[component])
+
+    # ---- accounts and sessions -----------------------------------------------------------------
+
+    def account_named(self, username: str) -> Account | None:
+        return next((account for account in self.accounts.values() if account.username == username), None)
+
+    def authenticate(self, username: str, password: str) -> Account | None:
+        """The account if the credentials are right and it may log in; counts failures for the lockout."""
+        account = self.account_named(username)
+        if account is None or not account.enabled or account.locked:
+            return None
+        if not hmac.compare_digest(account.password.encode(), password.encode()):
+            account.failures += 1
+            threshold = self.settings["lockout_threshold"]
+            if threshold and account.failures >= threshold:
+                account.locked_until = time.time() + self.settings["lockout_duration"]
+                account.failures = 0
+            self.log(self.manager_log, "manager_log", f"login of {username} failed", "Warning")
+            return None
+        account.failures = 0
+        return account
+
+    @property
+    def session_timeout(self) -> float:
+        return self.settings["session_timeout"] or self.behaviour.session_idle_s
+
+    def expire_sessions(self) -> None:
+        oldest = time.monotonic() - self.session_timeout
+        for token in [token for token, session in self.sessions.items() if session.used < oldest]:
+            del self.sessions[token]
+
+    @property
+    def session_limit(self) -> int:
+        return self.behaviour.session_limit or self.config["bmc"]["session_limit"]
+
+    def open_session(self, account: Account, client: str) -> Session | None:
+        """A new session, or None if the limit is reached."""
+        self.expire_sessions()
+        if len(self.sessions) >= self.session_limit:
+            return None
+        session = Session(self.next_id("session"), secrets.token_hex(16), account.id, client)
+        self.sessions[session.token] = session
+        return session
+
+    def session_of(self, token: str) -> Session | None:
+        """The session of a token, counted as used."""
+        self.expire_sessions()
+        session = self.sessions.get(token)
+        if session is None:
+            return None
+        limit = self.behaviour.session_expires_after
+        if limit and session.requests >= limit:
+            del self.sessions[token]
+            return None
+        session.used, session.requests = time.monotonic(), session.requests + 1
+        return session
+
+    def drop_sessions(self, account: str | None = None) -> None:
+        for token in [token for token, session in self.sessions.items() if account in (None, session.account)]:
+            del self.sessions[token]
+
+    # ---- tasks, firmware, the BMC itself -------------------------------------------------------
+
+    def start_task(self, name: str, work: Callable[[Task], Awaitable[None]]) -> Task:
+        """Run `work` as a task of the BMC; what it raises ends the task as Exception."""
+        task = Task(self.next_id("task"), name)
+        self.tasks[task.id] = task
+        while len(self.tasks) > 50:
+            self.tasks.popitem(last=False)
+
+        async def run() -> None:
+            try:
+                await work(task)
+                task.state = "Completed"
+                task.messages.append(("Success", ()))
+            except Exception as error:
+                task.state = "Exception"
+                task.messages.append(("GeneralError", (str(error),)))
+                self.event("error", what=name, detail=str(error))
+            task.percent, task.ended = 100, now_text()
+            self.save()
+
+        self.spawn(run(), name)
+        return task
+
+    def stage_firmware(self, component: str, version: str) -> None:
+        """A new image was written: the BMC restarts with it at once, everything else waits for the next boot."""
+        if self.behaviour.update_without_effect:
+            return
+        if component not in self.firmware:
+            raise ValueError(f"this server has no component {component}")
+        self.event("firmware_written", component=component, version=version)
+        self.firmware_pending[component] = version
+        if component == "BMC":
+            self.firmware["BMC"] = self.firmware_pending.pop("BMC")
+            self.restart_bmc()
+        elif not self.driver.running:
+            self._apply_pending()
+
+    def restart_bmc(self) -> None:
+        """The BMC goes away for a while and forgets its sessions and tasks; the server behind it runs on."""
+        self.event("bmc_reset")
+        self.save()
+
+        async def restart() -> None:
+            # the answer to the request that asked for it still has to go out
+            await asyncio.sleep(0.2)
+            self.drop_sessions()
+            self.away_until = time.monotonic() + self.behaviour.manager_reset_s
+            await self._reachability()
+            await asyncio.sleep(self.behaviour.manager_reset_s)
+            for identity in [identity for identity, task in self.tasks.items() if task.over]:
+                del self.tasks[identity]
+            self.away_until = 0.0
+            await self._reachability()
+
+        self.spawn(restart(), "BMC reset")
+
+    @property
+    def reachable(self) -> str:
+        """no, refuse or silent, as the behaviour `unreachable` has it."""
+        return "refuse" if self.away_until > time.monotonic() else self.behaviour.unreachable
+
+    async def _reachability(self) -> None:
+        if self.on_reachability:
+            await self.on_reachability()
+
+    # ---- reports -------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """For the control socket: everything but secrets."""
+        return {
+            "name": self.name,
+            "serial": self.config["serial"],
+            "driver": self.config["driver"],
+            "power": self.power,
+            "running": self.driver.running,
+            "override": dict(self.override),
+            "bios": self.bios,
+            "bios_pending": self.bios_pending,
+            "media": self.media,
+            "firmware": self.firmware,
+            "firmware_pending": self.firmware_pending,
+            "accounts": [
+                {
+                    "id": account.id,
+                    "username": account.username,
+                    "role": account.role,
+                    "enabled": account.enabled,
+                    "locked": account.locked,
+                    "change_required": account.change_required,
+                }
+                for account in self.accounts.values()
+            ],
+            "sessions": len(self.sessions),
+            "tasks": {task.id: task.state for task in self.tasks.values()},
+            "settings": {key: value for key, value in self.settings.items()},
+        }
+
+    async def close(self, keep: bool) -> None:
+        for job in list(self._jobs):
+            job.cancel()
+        await asyncio.gather(*self._jobs, return_exceptions=True)
+        await self.driver.close(keep)
+        self.save()

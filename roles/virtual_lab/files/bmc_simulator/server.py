@@ -1,0 +1,209 @@
+# The simulator process: one listener per BMC, the control socket, start and orderly end.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import pathlib
+import socket
+from typing import Any
+
+from aiohttp import web
+
+from .certificate import ensure_certificate, fingerprint, server_context
+from .node import Node
+from .schema import check_lab
+from .service import MAX_BODY, Service
+
+
+class Front:
+    """The Redfish listener of one node (and its IPMI process), opened and closed as the node's reachability changes."""
+
+    def __init__(self, node: Node, simulator: Simulator):
+        self.node, self.simulator = node, simulator
+        self.service = Service(node)
+        self.port: int = node.config["bmc"]["port"]
+        self.ipmi_port: int | None = None
+        self.fingerprint: str | None = None
+        self._context = None
+        self._runner: web.ServerRunner | None = None
+        self._silent: asyncio.Server | None = None
+        self._shown: str | None = None
+        self._lock = asyncio.Lock()
+        self.ipmi = None
+        node.on_reachability = self.update
+
+    async def open(self) -> None:
+        bmc = self.node.config["bmc"]
+        if bmc["tls"]:
+            path = ensure_certificate(self.node.directory, f"{self.node.name}-bmc", bmc["address"])
+            self.fingerprint, self._context = fingerprint(path), server_context(path)
+        if "ipmi" in bmc["protocols"]:
+            from .ipmi import IpmiFront
+
+            self.ipmi = IpmiFront(self.node, self.simulator.control_path)
+            self.ipmi_port = self.ipmi.port
+        await self.update()
+
+    async def update(self) -> None:
+        """Make the listeners fit the node's reachability: no (normal), refuse, silent."""
+        async with self._lock:
+            wanted = self.node.reachable
+            if wanted == self._shown:
+                return
+            await self._shut()
+            self._shown = wanted
+            if wanted == "refuse":
+                return
+            if "redfish" in self.node.config["bmc"]["protocols"]:
+                await self._listen(wanted == "silent")
+            if self.ipmi:
+                await self.ipmi.start(silent=wanted == "silent")
+
+    async def _listen(self, silent: bool) -> None:
+        address = self.node.config["bmc"]["address"]
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((address, self.port))
+        except OSError as error:
+            listener.close()
+            raise OSError(
+                f"the BMC of {self.node.name} cannot listen on {address} port {self.port}: {error.strerror}"
+            ) from None
+        # a port of 0 is chosen once and kept when the listener comes back
+        self.port = listener.getsockname()[1]
+        if silent:
+            self._silent = await asyncio.start_server(self._swallow, sock=listener)
+            return
+        self._runner = web.ServerRunner(
+            web.Server(
+                self.service.handle,
+                request_factory=_request,
+                keepalive_timeout=self.node.behaviour.keepalive_s,
+                access_log=None,
+            )
+        )
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener, ssl_context=self._context, backlog=128).start()
+
+    @staticmethod
+    async def _swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.read(65536):
+                pass
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def _shut(self) -> None:
+        if self._runner:
+            self._runner.shutdown_callback = None
+            await self._runner.cleanup()
+            self._runner = None
+        if self._silent:
+            self._silent.close()
+            self._silent = None
+        if self.ipmi:
+            await self.ipmi.stop()
+
+    async def close(self) -> None:
+        async with self._lock:
+            await self._shut()
+            self._shown = "closed"
+
+    def describe(self) -> dict[str, Any]:
+        bmc = self.node.config["bmc"]
+        return {
+            "name": self.node.name,
+            "serial": self.node.config["serial"],
+            "address": bmc["address"],
+            "port": self.port,
+            "tls": bmc["tls"],
+            "ipmi_port": self.ipmi_port,
+            "protocols": bmc["protocols"],
+            "fingerprint": self.fingerprint,
+        }
+
+
+def _request(message, payload, protocol, writer, task, loop=None):
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, loop or asyncio.get_running_loop(), client_max_size=MAX_BODY
+    )
+
+
+class Simulator:
+    """All nodes of a lab in one event loop."""
+
+    def __init__(self, lab: dict[str, Any], keep_nodes: bool = False):
+        self.lab, self.keep_nodes = lab, keep_nodes
+        self.fronts: dict[str, Front] = {}
+        self.control_path = pathlib.Path(lab["run_dir"]) / "bmc.sock"
+        self._control: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Bind everything; a failure to bind ends the start, with what was opened closed again."""
+        from .control import serve_control
+
+        pathlib.Path(self.lab["dir"]).mkdir(parents=True, exist_ok=True)
+        self.control_path.parent.mkdir(parents=True, exist_ok=True)
+        self._control = await serve_control(self)
+        try:
+            for config in self.lab["nodes"]:
+                await self.add(config)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def add(self, config: dict[str, Any]) -> Front:
+        node = Node(config, self.lab)
+        front = Front(node, self)
+        await node.attach()
+        await front.open()
+        self.fronts[node.name] = front
+        return front
+
+    async def remove(self, name: str) -> None:
+        front = self.fronts.pop(name)
+        await front.close()
+        await front.node.close(keep=False)
+
+    async def replace(self, nodes: list[dict[str, Any]]) -> dict[str, list[str]]:
+        """Make the set of nodes the given one: what is no longer there ends, what is new starts, what is the same is left alone."""
+        new = {config["name"]: config for config in check_lab({**self.lab, "nodes": nodes})["nodes"]}
+        gone = [name for name, front in self.fronts.items() if new.get(name) != front.node.config]
+        for name in gone:
+            await self.remove(name)
+        fresh = [name for name in new if name not in self.fronts]
+        for name in fresh:
+            await self.add(new[name])
+        return {"removed": gone, "added": fresh}
+
+    def node(self, name: str) -> Node:
+        if name not in self.fronts:
+            raise KeyError(f"there is no node {name!r} (nodes: {', '.join(self.fronts) or 'none'})")
+        return self.fronts[name].node
+
+    async def close(self) -> None:
+        """Fronts first, so that nothing new is asked; then the machines, all at once."""
+        await asyncio.gather(*(front.close() for front in self.fronts.values()), return_exceptions=True)
+        results = await asyncio.gather(
+            *(front.node.close(self.keep_nodes) for front in self.fronts.values()), return_exceptions=True
+        )
+        for name, result in zip(self.fronts, results, strict=True):
+            if isinstance(result, BaseException):
+                logging.error("the end of %s failed: %s", name, result)
+        if self._control:
+            self._control.close()
+            self.control_path.unlink(missing_ok=True)
+
+    def write_endpoints(self) -> None:
+        """Addresses, ports and certificate fingerprints for people and tools: `endpoints.json` beside the control socket."""
+        path = self.control_path.with_name("endpoints.json")
+        partial = path.with_suffix(".new")
+        partial.write_text(json.dumps([front.describe() for front in self.fronts.values()], indent=1), encoding="utf-8")
+        os.replace(partial, path)
