@@ -257,10 +257,10 @@ def _settled(client, present, deadline, interval):
 
 
 def _known_identity(client):
-    try:
-        return client.identity()
-    except (BaremetalError, HttpError):
-        return {}
+    """Who the BMC is, from what was read anyway: not worth a request of its own in every power call."""
+    if client.source == "redfish":
+        return client.identity(read=False)
+    return {}
 
 
 def _reset_type(client, action, fallback=None):

@@ -359,7 +359,7 @@ class RedfishClient:
 
     def _untrusted(self, error):
         next_step = {
-            "certificate_changed": "find out why (a new BMC board, a new certificate, somebody in between); if it is right, forget the pin and run the discover stage",
+            "certificate_changed": "find out why (new BMC board, new certificate, somebody in between); if it is right, forget the pin and discover again",
             "certificate_not_trusted": "give bmc_ca_path, or pin the certificate with bmc_fingerprint",
             "tls_handshake": "an old BMC may need bmc_tls: legacy",
         }[error.code]
@@ -537,9 +537,10 @@ class RedfishClient:
                 self._manager = transform.choose_manager(found, self.system())
         return self._manager or {}
 
-    def identity(self):
-        """{vendor, model, firmware} of the BMC."""
-        return transform.bmc_identity(self.root(), self.manager(), self.system())
+    def identity(self, read=True):
+        """{vendor, model, firmware} of the BMC; with `read=False` only from what was read already."""
+        manager = self.manager() if read else self._manager or {}
+        return transform.bmc_identity(self.root(), manager, self.system())
 
     # ---- domain words: what operations call ---------------------------------------------------------------------------------------
     def reset_action(self):

@@ -318,6 +318,8 @@ def mac(value):
 def nics(items):
     found = []
     for item in items:
+        if text(item, "Id") == "ToManager":
+            continue  # the host's USB link to its own BMC, not a network
         address = mac(text(item, "PermanentMACAddress")) or mac(text(item, "MACAddress"))
         if address and address not in [nic["mac"] for nic in found]:
             found.append(

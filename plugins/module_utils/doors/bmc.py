@@ -1,0 +1,158 @@
+# The door of the bmc_* modules: argument specifications, parameters -> Endpoint, one call, the result. Used by the modules and by the action plugins.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..bmc import operations
+from ..bmc.endpoint import DEFAULT_PORT, Endpoint
+from ..core.errors import BaremetalError, InvalidInput
+
+CONNECTION = {
+    "bmc_address": {"type": "str"},
+    "bmc_port": {"type": "int"},
+    "bmc_protocol": {"type": "str", "choices": ["redfish", "ipmi"]},
+    "bmc_credential": {"type": "str"},
+    "bmc_username": {"type": "str"},
+    "bmc_password": {"type": "str", "no_log": True},
+    "bmc_fingerprint": {"type": "str"},
+    "bmc_ca_path": {"type": "path"},
+    "bmc_tls": {"type": "str", "choices": ["verify", "pinned", "legacy", "insecure"], "default": "verify"},
+    "system_id": {"type": "str"},
+    "timeout": {"type": "float"},
+}
+INFO = {
+    "sections": {
+        "type": "list",
+        "elements": "str",
+        "choices": ["system", "bmc", "processors", "memory", "nics", "drives", "gpus", "firmware", "boot"],
+    }
+}
+POWER = {
+    "state": {"type": "str", "required": True, "choices": ["on", "off", "graceful", "reset", "cycle"]},
+    "fallback": {"type": "str", "choices": ["none", "force"], "default": "none"},
+    "graceful_timeout": {"type": "float", "default": 120.0},
+}
+BOOT = {
+    "target": {"type": "str", "required": True, "choices": ["pxe", "uefi_http", "disk", "cd", "bios", "none"]},
+    "once": {"type": "bool", "default": True},
+    "mode": {"type": "str", "choices": ["uefi", "legacy"]},
+}
+ACCOUNT = {
+    "username": {"type": "str", "required": True},
+    "password": {"type": "str", "no_log": True},
+    "credential": {"type": "str"},
+    "role": {"type": "str"},
+    "enabled": {"type": "bool"},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "update_password": {"type": "str", "choices": ["always", "on_create"], "default": "always", "no_log": False},
+}
+
+
+def _info(endpoint, params, check, fence):
+    found = operations.info(endpoint, params["sections"], params["timeout"])
+    return {
+        "changed": False,
+        "info": {key: value for key, value in found.items() if key not in ("warnings", "source")},
+        "source": found["source"],
+        "bmc": found.get("bmc") or {},
+        "bmc_warnings": found["warnings"],
+    }
+
+
+def _power(endpoint, params, check, fence):
+    fallback = None if params["fallback"] == "none" else params["fallback"]
+    return operations.power(
+        endpoint, params["state"], params["timeout"] or 300.0, fallback, params["graceful_timeout"], check, fence
+    )
+
+
+def _boot(endpoint, params, check, fence):
+    return operations.boot(
+        endpoint, params["target"], params["once"], params["mode"], params["timeout"] or 60.0, check, fence
+    )
+
+
+def _account(endpoint, params, check, fence):
+    return operations.account(
+        endpoint,
+        params["username"],
+        params["password"],
+        params["role"],
+        params["enabled"],
+        params["state"],
+        params["update_password"],
+        params["timeout"] or 60.0,
+        check,
+        fence,
+    )
+
+
+# name: (own options, function, more rules of the argument specification)
+MODULES = {
+    "bmc_info": (INFO, _info, {}),
+    "bmc_power": (POWER, _power, {}),
+    "bmc_boot": (BOOT, _boot, {}),
+    "bmc_account": (ACCOUNT, _account, {"mutually_exclusive": [["password", "credential"]]}),
+}
+TOGETHER = [["bmc_username", "bmc_password"]]
+
+
+def rules(name):
+    """Everything that AnsibleModule and an action plugin's validation need for the module `name`."""
+    own, unused, more = MODULES[name]
+    found = {"argument_spec": {**CONNECTION, **own}, "required_together": TOGETHER}
+    exclusive = [["bmc_credential", "bmc_username"], *more.get("mutually_exclusive", [])]
+    return {**found, **more, "mutually_exclusive": exclusive}
+
+
+def endpoint_of(params, name=None):
+    """The Endpoint that the parameters of a bmc_* module describe; secrets must have been put in by now."""
+    if not params.get("bmc_username"):
+        raise InvalidInput(
+            "nobody says who logs in to the BMC",
+            host=name or params.get("bmc_address"),
+            thing="bmc_credential",
+            wanted="bmc_credential, or bmc_username and bmc_password",
+            next_step="run the discover stage, which records the credential, or give one",
+        )
+    protocol = params.get("bmc_protocol") or "redfish"
+    more = {"timeout": params["timeout"]} if params.get("timeout") else {}
+    return Endpoint(
+        address=params.get("bmc_address"),
+        port=params.get("bmc_port") or DEFAULT_PORT[protocol],
+        protocol=protocol,
+        username=params["bmc_username"],
+        password=params.get("bmc_password") or "",
+        fingerprint=params.get("bmc_fingerprint"),
+        ca_path=params.get("bmc_ca_path"),
+        tls=params.get("bmc_tls") or "verify",
+        system_id=params.get("system_id"),
+        name=name,
+        **more,
+    )
+
+
+def execute(name, params, check=False, diff=False, fence=None, host=None):
+    """Run module `name`; returns the result for Ansible, also for an error (`failed`)."""
+    try:
+        found = MODULES[name][1](endpoint_of(params, host), params, check, fence)
+    except BaremetalError as error:
+        return error.with_host(host).as_result()
+    return found if isinstance(found, dict) else found.as_result(diff)
+
+
+def main(name):
+    """The whole of a shipped bmc_* module."""
+    module = AnsibleModule(supports_check_mode=True, **rules(name))
+    params = dict(module.params)
+    if params.get("bmc_credential"):
+        module.fail_json(
+            msg="bmc_credential is read by the controller; this module was started without its action plugin: give bmc_username and bmc_password"
+        )
+    result = execute(name, params, module.check_mode, module._diff)
+    for warning in result.get("bmc_warnings") or ():
+        module.warn(warning)
+    if result.get("failed"):
+        module.fail_json(**{key: value for key, value in result.items() if key != "failed"})
+    module.exit_json(**result)

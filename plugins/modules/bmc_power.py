@@ -1,0 +1,96 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# The power of a server, through its BMC.
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bmc_power
+short_description: Switch a server on or off, or restart it, through its BMC
+version_added: "0.1.0"
+author: aicluster contributors (@aicluster)
+description:
+  - Reads the power state, sends what is needed, and reads it back until it is so. A BMC that accepts a request and does nothing is a failure.
+  - A request whose answer was lost is never sent twice; the power state decides.
+  - Inside an attempt (the host variable C(aicluster_fencing) is set) the fencing number is checked immediately before each request.
+extends_documentation_fragment:
+  - aicluster.baremetal.bmc
+options:
+  state:
+    description:
+      - V(on) and V(off) (at once, without asking the operating system) change nothing where it is so already.
+      - V(graceful) asks the operating system to shut down.
+      - V(reset) restarts at once, V(cycle) takes the power away and gives it back; both always change something.
+        A server that is off is switched on by either.
+    type: str
+    required: true
+    choices: ["on", "off", graceful, reset, cycle]
+  fallback:
+    description:
+      - What to do when a graceful shutdown is not offered by the BMC or not done within O(graceful_timeout).
+      - V(force) cuts the power, V(none) fails.
+    type: str
+    choices: [none, force]
+    default: none
+  graceful_timeout:
+    description:
+      - Seconds that the operating system has before O(fallback) acts.
+    type: float
+    default: 120.0
+  timeout:
+    description:
+      - Seconds until the power state must be reached. Default is 300.
+    type: float
+"""
+
+EXAMPLES = r"""
+- name: Switch the nodes on
+  aicluster.baremetal.bmc_power:
+    state: "on"
+
+- name: Shut down, and cut the power if the operating system does not follow within a minute
+  aicluster.baremetal.bmc_power:
+    state: graceful
+    fallback: force
+    graceful_timeout: 60
+"""
+
+RETURN = r"""
+before:
+  description: Power state that was found.
+  returned: success
+  type: dict
+  sample: {power: "off"}
+after:
+  description: Power state that was read back (in check mode, that would be reached).
+  returned: success
+  type: dict
+  sample: {power: "on"}
+source:
+  description: Protocol that was used, C(redfish) or C(ipmi).
+  returned: success
+  type: str
+  sample: redfish
+bmc:
+  description: What the BMC says of itself, as far as it was read (vendor, model, firmware).
+  returned: success
+  type: dict
+bmc_warnings:
+  description: What could not be read or was done in another way.
+  returned: success
+  type: list
+  elements: str
+error:
+  description: Machine-readable form of a failure, with the keys code, message, host, thing, wanted, seen and next_step.
+  returned: failure
+  type: dict
+"""
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.doors.bmc import main as door
+
+
+def main():
+    door("bmc_power")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+# Controller-side base of the bmc_* action plugins: host variables and credentials in, then the work here or, with delegate_to, as a shipped module.
+#
+# The client's imports are at the top on purpose: the controller loads the plugin before it forks its workers, so they are paid once.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls  # noqa: F401  loaded before the fork
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.redact import Redactor
+from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import bmc as door
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import COMMON_ARGUMENTS, RegistryAction
+
+HERE = ("localhost", "127.0.0.1", "::1")
+FROM_HOST = ("bmc_address", "bmc_fingerprint", "bmc_ca_path", "bmc_tls", "system_id")
+
+tls.warm()
+
+
+class BmcAction(RegistryAction):
+    """A subclass names its MODULE; the rest comes from the door's table."""
+
+    MODULE = None
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if cls.MODULE in door.MODULES:
+            rules = door.rules(cls.MODULE)
+            cls.ARGUMENT_SPEC = rules.pop("argument_spec")
+            cls.ARGUMENT_RULES = rules
+
+    @property
+    def far(self):
+        """The host that the module is to be sent to, or None when the work is done here."""
+        target = self._task.delegate_to
+        return None if not target or str(target) in HERE else str(target)
+
+    def fill_in(self):
+        """The task's options, completed from the host's variables and the secret store."""
+        params, given = self.params, self._task.args
+        for key in FROM_HOST:
+            if key not in given:
+                variable = "bmc_system_id" if key == "system_id" else key
+                params[key] = self.variable(variable, params.get(key))
+        usual = self.variable("bmc_protocol", "redfish")
+        params["bmc_protocol"] = params.get("bmc_protocol") or usual
+        if not params.get("bmc_port") and params["bmc_protocol"] == usual:
+            # The host's port belongs to its usual protocol; a task that asks for the other one gets that one's default.
+            params["bmc_port"] = self.variable("bmc_port")
+        if (
+            "bmc_address" in given
+            and "bmc_fingerprint" not in given
+            and given["bmc_address"] != self.variable("bmc_address")
+        ):
+            params["bmc_fingerprint"] = None  # another BMC than the host's own
+        if not params.get("bmc_username"):
+            reference = params.get("bmc_credential") or self.variable("bmc_credential")
+            if reference:
+                found = self.credential(reference)
+                params["bmc_username"], params["bmc_password"] = (
+                    str(found.get("username") or ""),
+                    str(found.get("password") or ""),
+                )
+        params["bmc_credential"] = None
+        if params.get("credential"):
+            params["password"], params["credential"] = (
+                str(self.credential(params["credential"]).get("password") or ""),
+                None,
+            )
+        if params.get("bmc_port"):
+            params["bmc_port"] = int(params["bmc_port"])
+        return params
+
+    def fence(self):
+        """The check before each write, or None outside an attempt."""
+        return self.check_fence if self.attempt[1] is not None else None
+
+    def execute(self):
+        params = self.fill_in()
+        fence = self.fence()
+        if self.far:
+            result = self._ship(params, fence)
+        else:
+            result = door.execute(self.MODULE, params, self.check_mode, bool(self._task.diff), fence, self.host)
+        for warning in result.get("bmc_warnings") or ():
+            self._display.warning(f"{self.host}: {warning}")
+        return Redactor([params.get("bmc_password"), params.get("password")])(result)
+
+    def _ship(self, params, fence):
+        """Run the module on the delegate. The fence can only be checked here, immediately before it is sent."""
+        if fence and not self.check_mode:
+            fence()
+        arguments = {key: value for key, value in params.items() if value is not None and key not in COMMON_ARGUMENTS}
+        result = self._execute_module(
+            module_name=f"aicluster.baremetal.{self.MODULE}", module_args=arguments, task_vars=self.task_vars
+        )
+        result.pop("warnings", None)  # the module's own copy of bmc_warnings
+        result.pop("invocation", None)
+        if result.get("failed") and "error" not in result and "sushy" in str(result.get("msg", "")):
+            raise errors.Unsupported("the delegate cannot run the module", host=self.far, seen=result["msg"])
+        return result
