@@ -109,8 +109,7 @@ class Why:
         state = row["state"]
         text = f"It has been {state} for {age}"
         if last is not None and last["ended"]:
-            text += f" since attempt {last['id']} at stage {last['stage']} ended"
-            text += f": {last['reason'] or last['outcome']}"
+            text += f": attempt {last['id']} at stage {last['stage']} ended with: {last['reason'] or last['outcome']}"
             if last["last_step"]:
                 text += f" (last step: {last['last_step']})"
         stage = last["stage"] if last is not None else None

@@ -1,0 +1,41 @@
+# Door: place or release a hold. Documentation: plugins/modules/hold.py.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.plan import Change, Plan
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
+
+
+class ActionModule(RegistryAction):
+    ARGUMENT_SPEC = {
+        "name": {"type": "str"},
+        "owner": {"type": "str"},
+        "reason": {"type": "str"},
+        "exit_condition": {"type": "str"},
+        "automation": {"type": "bool", "default": False},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    }
+    ARGUMENT_RULES = {"required_if": [("state", "present", ("reason", "exit_condition"))]}
+
+    def execute(self):
+        params = self.params
+        name, owner = params["name"] or self.host, params["owner"] or self.actor
+        if params["state"] == "absent":
+            if self.check_mode:
+                present = self._present(name, owner)
+                plan = Plan([Change(f"hold of {owner}", present and present["reason"], None)])
+            else:
+                plan = self.registry.release(name, owner, self.actor)
+        elif self.check_mode:
+            present = self._present(name, owner)
+            keys = ("reason", "exit_condition", "automation")
+            before = {key: present[key] for key in keys} if present else None
+            plan = Plan([Change(f"hold of {owner}", before, {key: params[key] for key in keys})])
+        else:
+            plan = self.registry.hold(
+                name, owner, params["reason"], params["exit_condition"], params["automation"], self.actor
+            )
+        return self.planned(plan, holds=self.registry.holds(name))
+
+    def _present(self, name, owner):
+        return next((hold for hold in self.registry.holds(name) if hold["owner"] == owner), None)

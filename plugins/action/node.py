@@ -1,0 +1,85 @@
+# Door: one node's row in the registry. Documentation: plugins/modules/node.py.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.plan import Change, Plan
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
+
+_TEXT_COLUMNS = (
+    "name",
+    "uuid",
+    "site",
+    "rack",
+    "slot",
+    "tenant",
+    "platform",
+    "role",
+    "bmc_address",
+    "bmc_credential",
+    "bmc_fingerprint",
+    "provision_mac",
+    "provision_ip",
+    "ansible_host",
+    "maintenance_reason",
+)
+
+
+class ActionModule(RegistryAction):
+    ARGUMENT_SPEC = {
+        "serial": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "initial_state": {"type": "str", "choices": ["registered", "manageable"], "default": "registered"},
+        **{column: {"type": "str"} for column in _TEXT_COLUMNS},
+        "bmc_port": {"type": "int"},
+        "bmc_protocol": {"type": "str", "choices": ["redfish", "ipmi"]},
+        "provision_prefix": {"type": "int"},
+        "maintenance": {"type": "bool"},
+        "parts": {"type": "list", "elements": "dict"},
+        "facts": {"type": "dict"},
+        "host_key": {"type": "str", "no_log": False},
+        "reason": {"type": "str"},
+    }
+
+    def execute(self):
+        params = self.params
+        serial = params["serial"]
+        if params["state"] == "absent":
+            return self._retire(serial)
+        own = {"registry", "serial", "state", "initial_state", "host_key", "reason"}
+        columns = {key: value for key, value in params.items() if key not in own and value is not None}
+        columns["state"] = params["initial_state"]
+        if self.check_mode:
+            plan = self.registry.plan_node(serial, **columns)
+        else:
+            plan = self.registry.save_node(serial, self.actor, **columns)
+        changes = list(plan.changes)
+        if params["host_key"]:
+            changes += self._pin(serial, params["host_key"]).changes
+        try:
+            node = self.registry.node(serial)
+        except errors.NotFound:  # check mode of a new node
+            node = None
+        return self.planned(Plan(changes), node=node)
+
+    def _pin(self, serial, key):
+        if not self.check_mode:
+            plan = self.registry.pin_host_key(serial, key, self.actor)
+            self.refresh_known_hosts()
+            return plan
+        try:
+            present = self.registry.node(serial)["host_key"]
+        except errors.NotFound:
+            present = None
+        return Plan([Change("host_key", present, " ".join(key.split()[:2]))])
+
+    def _retire(self, serial):
+        try:
+            node = self.registry.node(serial)
+        except errors.NotFound:
+            return {"changed": False, "node": None}
+        plan = Plan([Change("state", node["state"], "retired")])
+        if plan.changed and not self.check_mode:
+            self.registry.transition(serial, node["state"], "retired", self.actor, self.params["reason"])
+            node = self.registry.node(serial)
+        return self.planned(plan, node=node)

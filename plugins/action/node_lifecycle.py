@@ -1,0 +1,161 @@
+# Door: begin, step, finish and bare transitions. Documentation: plugins/modules/node_lifecycle.py.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.plan import Change, Plan
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import transitions
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction, plain
+
+
+class ActionModule(RegistryAction):
+    ARGUMENT_SPEC = {
+        "state": {"type": "str", "choices": ["begin", "step", "finish", "transition"], "required": True},
+        "stage": {"type": "str", "choices": list(transitions.STAGES)},
+        "name": {"type": "str"},
+        "names": {"type": "list", "elements": "str"},
+        "attempt": {"type": "int"},
+        "fencing": {"type": "int"},
+        "deadline": {"type": "float"},
+        "retry_failed": {"type": "bool", "default": False},
+        "stale_after": {"type": "float"},
+        "step": {"type": "str"},
+        "detail": {"type": "raw"},
+        "outcome": {"type": "str", "choices": ["pass", "fail", "could_not_test"]},
+        "reason": {"type": "str"},
+        "from_state": {"type": "str"},
+        "to_state": {"type": "str"},
+    }
+    ARGUMENT_RULES = {
+        "mutually_exclusive": [("name", "names")],
+        "required_if": [
+            ("state", "begin", ("stage",)),
+            ("state", "step", ("step",)),
+            ("state", "finish", ("outcome",)),
+            ("state", "transition", ("to_state",)),
+        ],
+    }
+
+    def execute(self):
+        if self.params["stale_after"] is not None:
+            self.registry.stale_after = self.params["stale_after"]
+        act = getattr(self, f"_{self.params['state']}")
+        if self.params["names"] is None:
+            name = self.params["name"] or self.host
+            entry = act(name)
+            entry.pop("name")
+            if self.params["state"] != "step":
+                self._tell_ansible(name, entry)
+            return entry
+        return self._bulk(act)
+
+    def _bulk(self, act):
+        """One entry a node; an error of one node is in its entry and the others go on."""
+        entries = []
+        for name in self.params["names"]:
+            try:
+                entries.append(act(name))
+            except errors.BaremetalError as error:
+                entries.append({"name": name, "changed": False, **error.with_host(name).as_result()})
+        failed = [entry["name"] for entry in entries if entry.get("failed")]
+        result = {
+            "changed": any(entry["changed"] for entry in entries),
+            "nodes": entries,
+            "failed_names": failed,
+            "selected_names": [entry["name"] for entry in entries if entry.get("selected")],
+            "diff": [entry.pop("diff") for entry in entries if "diff" in entry],
+        }
+        if failed and len(failed) == len(entries):
+            result.update(
+                failed=True,
+                msg=entries[0]["msg"]
+                if len(failed) == 1
+                else f"all {len(failed)} nodes failed; first: {entries[0]['msg']}",
+            )
+        return result
+
+    def _begin(self, name):
+        stage = self.params["stage"]
+        begin = self.registry.begin(
+            name,
+            stage,
+            owner=process.this_controller(),
+            deadline_s=self.params["deadline"],
+            actor=self.actor,
+            retry_failed=self.params["retry_failed"],
+            check=self.check_mode,
+        )
+        entry = {"name": name, **begin.as_dict()}
+        if begin.changed and not begin.adopted:
+            entry["diff"] = self._state_diff(name, None, transitions.STAGES[stage]["working"])
+        return entry
+
+    def _state_diff(self, name, before, after):
+        return Plan([Change(f"{name}.state", before, after)]).diff()
+
+    def _numbers(self, name):
+        """The attempt and fencing number of a node of the bulk form come from its own variables."""
+        if self.params["names"] is None and name == self.host or self.params["attempt"]:
+            return self.require_attempt()
+        found = (self.task_vars.get("hostvars") or {}).get(name) or {}
+        attempt, fencing = (plain(found.get(key)) for key in ("aicluster_attempt", "aicluster_fencing"))
+        if not attempt or not fencing:
+            raise errors.InvalidInput("the node has no running attempt in this run", host=name, thing="attempt")
+        return int(attempt), int(fencing)
+
+    def _step(self, name):
+        if not self.check_mode:
+            attempt, fencing = self._numbers(name)
+            self.registry.step(name, attempt, fencing, self.params["step"], self.params["detail"])
+        return {"name": name, "changed": False}
+
+    def _finish(self, name):
+        if self.check_mode:
+            # Begin wrote nothing in check mode, so there is no attempt to end; what would follow depends on work that was not done.
+            return {"name": name, "changed": True}
+        attempt, fencing = self._numbers(name)
+        stage = transitions.STAGES[self.registry.attempt(attempt)["stage"]]
+        new = self.registry.finish(
+            name, attempt, fencing, self.params["outcome"], self.actor, self.params["reason"], self.params["to_state"]
+        )
+        return {"name": name, "changed": True, "node_state": new, "diff": self._state_diff(name, stage["working"], new)}
+
+    def _transition(self, name):
+        new = self.params["to_state"]
+        node = self.registry.node(name)
+        wanted = self.params["from_state"] or node["state"]
+        if node["state"] == new:
+            return {"name": name, "changed": False, "node_state": new}
+        if self.check_mode:
+            if node["state"] != wanted or transitions.find(wanted, new) is None:
+                raise errors.Conflict(
+                    f"{node['state']} would not become {new}",
+                    host=name,
+                    thing="state",
+                    wanted=wanted,
+                    seen=node["state"],
+                )
+        else:
+            self.registry.transition(name, wanted, new, self.actor, self.params["reason"])
+        return {"name": name, "changed": True, "node_state": new, "diff": self._state_diff(name, wanted, new)}
+
+    def _tell_ansible(self, name, entry):
+        """Put the outcome into the running inventory: `add_host` on a host that exists sets its variables and groups for the rest of the run.
+
+        Facts would do for the variables, but a fact cache keeps them for the next run, where their fencing number is wrong.
+        """
+        known = (self.task_vars.get("groups") or {}).get("all") or []
+        if name not in known:
+            return
+        groups, variables = [], {}
+        if self.params["state"] == "begin" and entry["selected"]:
+            groups = [f"stage_{self.params['stage']}"]
+            if not self.check_mode:
+                variables = {"aicluster_attempt": entry["attempt"], "aicluster_fencing": entry["fencing"]}
+                variables["aicluster_state"] = entry["state"]
+        elif not self.check_mode and entry.get("node_state"):
+            variables = {"aicluster_state": entry["node_state"]}
+            if self.params["state"] == "finish":
+                variables["aicluster_attempt"] = None
+        if groups or variables:
+            entry["add_host"] = {"host_name": name, "groups": groups, "host_vars": variables}

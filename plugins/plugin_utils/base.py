@@ -1,0 +1,155 @@
+# The base of the action plugins that run in the controller: settings, registry, credentials, fencing, typed errors.
+#
+# A subclass gives ARGUMENT_SPEC (and ARGUMENT_RULES) and `execute()`, which returns the result's keys or raises BaremetalError. It reads `self.params`,
+# `self.host`, `self.check_mode`; `self.registry` is opened when first used and closed after the task, inside the forked worker.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import lookup_loader
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.redact import redact
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils import (
+    known_hosts,
+    secret_store,
+    settings,
+    workers,  # noqa: F401  arms the controller's forks
+)
+
+COMMON_ARGUMENTS = {"registry": {"type": "str"}}
+
+
+def plain(value):
+    """The value as plain str, int, ... all the way down: Ansible's tagged and lazy types stay out of the database and of capability code."""
+    if isinstance(value, dict):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [plain(item) for item in value]
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return value if type(value) is kind else kind(value)
+    return value
+
+
+class RegistryAction(ActionBase):
+    """See the top of this file."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    ARGUMENT_SPEC = {}
+    ARGUMENT_RULES = {}  # mutually_exclusive, required_if, ...
+
+    def execute(self):
+        """Do the work; returns the result's keys."""
+        raise NotImplementedError
+
+    def run(self, tmp=None, task_vars=None):
+        self.task_vars = task_vars or {}
+        self._registry = None
+        result = super().run(tmp, task_vars)
+        self.host = str(self.task_vars.get("inventory_hostname") or "localhost")
+        self.check_mode = bool(self._task.check_mode)
+        _validated, params = self.validate_argument_spec(
+            argument_spec={**COMMON_ARGUMENTS, **self.ARGUMENT_SPEC}, **self.ARGUMENT_RULES
+        )
+        self.params = plain(params)
+        try:
+            result.update(self.execute())
+        except errors.BaremetalError as error:
+            result.update(error.with_host(self.host).as_result())
+        finally:
+            if self._registry is not None:
+                self._registry.close()
+        return result
+
+    # what subclasses use
+
+    def variable(self, name, default=None):
+        """A variable of the host, templated; `default` when it is not set or empty."""
+        if name not in self.task_vars:
+            return default
+        value = plain(self._templar.template(self.task_vars[name]))
+        return default if value is None or value == "" else value
+
+    def setting(self, name):
+        """A collection-wide setting or None (see plugin_utils.settings)."""
+        return settings.find(name, self.params.get(name), self.variable)
+
+    @property
+    def registry_url(self):
+        return settings.require("registry", self.params.get("registry"), self.variable)
+
+    @property
+    def registry(self):
+        if self._registry is None:
+            self._registry = open_registry(self.registry_url)
+        return self._registry
+
+    @property
+    def actor(self):
+        return settings.actor(self.variable)
+
+    @property
+    def attempt(self):
+        """(attempt, fencing) of this run for the host: the task's options, else the host's variables; (None, None) outside an attempt."""
+        attempt = self.params.get("attempt") or self.variable("aicluster_attempt")
+        fencing = self.params.get("fencing") or self.variable("aicluster_fencing")
+        return (int(attempt) if attempt else None), (int(fencing) if fencing else None)
+
+    def require_attempt(self):
+        """As `attempt`, but InvalidInput outside one."""
+        attempt, fencing = self.attempt
+        if attempt is None or fencing is None:
+            raise errors.InvalidInput(
+                "this task needs a running attempt",
+                host=self.host,
+                thing="attempt",
+                wanted="aicluster_attempt and aicluster_fencing, which node_lifecycle sets with state=begin",
+                next_step="run it for hosts of the group stage_<stage> only",
+            )
+        return attempt, fencing
+
+    def check_fence(self, node=None):
+        """Raise FencedOut when this run's number for the node is not the newest; nothing is asked outside an attempt. Call it right before a write."""
+        _attempt, fencing = self.attempt
+        if fencing is not None:
+            self.registry.check_fence(node or self.host, fencing)
+
+    def credential(self, reference):
+        """{username, password, ...} for a reference: from the lookup named by aicluster_secret_lookup, else from the secret store."""
+        lookup = self.setting("secret_lookup")
+        if lookup:
+            plugin = lookup_loader.get(lookup, loader=self._loader, templar=self._templar)
+            if plugin is None:
+                raise errors.NotFound("there is no such lookup plugin", thing="aicluster_secret_lookup", seen=lookup)
+            found = plugin.run([reference], variables=self.task_vars)
+            value = plain(found[0]) if found else None
+            if not isinstance(value, dict):
+                raise errors.InvalidInput(
+                    "the lookup gave something else",
+                    thing=f"lookup {lookup}",
+                    wanted="one dict with username and password",
+                )
+            return value
+        return self.secret_store.get(reference)
+
+    @property
+    def secret_store(self):
+        """The file store, for those who also write credentials (account rotation)."""
+        return secret_store.SecretStore(settings.require("secrets", self.params.get("secrets"), self.variable))
+
+    def refresh_known_hosts(self):
+        """Write the pinned host keys to the file that the inventory's ssh arguments name. Returns its path."""
+        path = known_hosts.path_for(self.registry_url, self.setting("known_hosts"))
+        known_hosts.write(path, self.registry.nodes())
+        return path
+
+    @staticmethod
+    def planned(plan, **extra):
+        """The result of a Plan: changed and diff from one object."""
+        return redact({"changed": plan.changed, "diff": plan.diff()}) | extra
