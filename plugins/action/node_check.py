@@ -21,11 +21,23 @@ _ARGUMENTS = {
 def problem_of(rc, stdout, stderr, executable, timeout):
     """Why a call gave no usable result: (code, sentence, next step)."""
     if rc in (126, 127):
-        return "not_installed", f"{executable} is not installed or cannot be started", "apply the role aicluster.baremetal.node_base"
+        return (
+            "not_installed",
+            f"{executable} is not installed or cannot be started",
+            "apply the role aicluster.baremetal.node_base",
+        )
     if rc in (124, 137):
-        return "deadline_exceeded", f"node-check did not end within {timeout} s and was stopped", "raise timeout, or shorten the plan"
+        return (
+            "deadline_exceeded",
+            f"node-check did not end within {timeout} s and was stopped",
+            "raise timeout, or shorten the plan",
+        )
     text = (stderr.strip() or stdout.strip()).splitlines()
-    return "no_result", f"node-check gave no result (exit status {rc}): {text[-1][:300] if text else 'no output'}", "run node-check by hand on the node"
+    return (
+        "no_result",
+        f"node-check gave no result (exit status {rc}): {text[-1][:300] if text else 'no output'}",
+        "run node-check by hand on the node",
+    )
 
 
 class ActionModule(ActionBase):
@@ -46,7 +58,9 @@ class ActionModule(ActionBase):
         document = arguments["expect"] if suite == "verify" else arguments["plan"] if suite == "burn_in" else None
         if suite == "burn_in" and self._task.check_mode:
             # stress is load on the node: check mode says what would run and runs nothing
-            return dict(result, changed=False, skipped=True, msg=f"{host}: check mode: the burn-in plan was not run", items=[])
+            return dict(
+                result, changed=False, skipped=True, msg=f"{host}: check mode: the burn-in plan was not run", items=[]
+            )
         words = ["timeout", "-k", "10", str(arguments["timeout"]), arguments["executable"], *SUITES[suite]]
         ran = self._low_level_execute_command(
             " ".join(map(shlex.quote, words)), in_data=json.dumps(document).encode() if document is not None else b""
@@ -59,11 +73,19 @@ class ActionModule(ActionBase):
         result.update(changed=False, installed=True)
         if not isinstance(answer, dict) or "items" not in answer:
             code, sentence, step = problem_of(
-                ran.get("rc"), ran.get("stdout", ""), ran.get("stderr", ""), arguments["executable"], arguments["timeout"]
+                ran.get("rc"),
+                ran.get("stdout", ""),
+                ran.get("stderr", ""),
+                arguments["executable"],
+                arguments["timeout"],
             )
             missing = code == "not_installed"
             result.update(
-                installed=not missing, outcome="could_not_test", items=[], different=[sentence], error={"code": code, "next_step": step}
+                installed=not missing,
+                outcome="could_not_test",
+                items=[],
+                different=[sentence],
+                error={"code": code, "next_step": step},
             )
             if not (missing and arguments["accept_differences"]):
                 result.update(failed=True, msg=f"{host}: {sentence}; next: {step}")

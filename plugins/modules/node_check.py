@@ -9,8 +9,10 @@ short_description: Run the checks of one suite on a node in one call
 version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
-  - Starts C(node-check), which the role C(aicluster.baremetal.node_base) installs, once on the node, hands it the wanted state or the plan on standard input and returns its items.
-  - Nothing is copied to the node and nothing on it is changed by the C(verify) and C(facts) suites. The C(burn_in) suite puts load on the node for the time that the plan says.
+  - Starts C(node-check), which the role C(aicluster.baremetal.node_base) installs, once on the node, hands it the wanted state or the plan on
+    standard input and returns its items.
+  - Nothing is copied to the node and nothing on it is changed by the C(verify) and C(facts) suites. The C(burn_in) suite puts load on the node for
+    the time that the plan says.
   - In check mode C(verify) and C(facts) run as always and C(burn_in) is skipped.
 options:
   suite:
@@ -19,7 +21,9 @@ options:
     choices: [verify, burn_in, facts]
     required: true
   expect:
-    description: For C(verify), the wanted state with C(schema=1) and the sections C(packages), C(absent_packages), C(files), C(blocks), C(services), C(sysctls), C(limits); C(image=true) for an image tree.
+    description:
+      - For C(verify), the wanted state with C(schema=1) and the sections C(packages), C(absent_packages), C(files), C(blocks), C(services),
+        C(sysctls), C(limits); C(image=true) for an image tree.
     type: dict
   plan:
     description: For C(burn_in), the plan; see C(docs/burn_in.md) in the collection.
@@ -33,7 +37,9 @@ options:
     type: int
     default: 600
   accept_differences:
-    description: Return what differs or failed without failing the task. A program that is not installed counts as a difference; one that could not run fails the task all the same.
+    description:
+      - Return what differs or failed without failing the task. A program that is not installed counts as a difference; one that could not run
+        fails the task all the same.
     type: bool
     default: false
 attributes:

@@ -59,16 +59,27 @@ def read_lines(text):
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),\s*(.*)")
 _SXID = re.compile(r"nvidia-nvswitch\d*: SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),\s*(.*)")
 # Fallen off the bus comes without an Xid in several wordings. Source: reports of operators; NVIDIA driver strings.
-_LOST = re.compile(r"(GPU has fallen off the bus|GPU is lost|RmInitAdapter failed|rev ff\b|GPU is on the bus, but is not accessible)", re.IGNORECASE)
+_LOST = re.compile(
+    r"(GPU has fallen off the bus|GPU is lost|RmInitAdapter failed|rev ff\b|GPU is on the bus, but is not accessible)",
+    re.IGNORECASE,
+)
 _PCI = re.compile(r"\b((?:[0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\b")
-_LIMITED = re.compile(r"^(\S+) ([0-9a-fA-F:.]+): ([\d.]+) Gb/s available PCIe bandwidth, limited by ([\d.]+) GT/s PCIe x(\d+) link at (\S+) \(capable of ([\d.]+) Gb/s with ([\d.]+) GT/s PCIe x(\d+) link\)")
+_LIMITED = re.compile(
+    r"^(\S+) ([0-9a-fA-F:.]+): ([\d.]+) Gb/s available PCIe bandwidth, limited by ([\d.]+) GT/s PCIe x(\d+) link at (\S+) "
+    r"\(capable of ([\d.]+) Gb/s with ([\d.]+) GT/s PCIe x(\d+) link\)"
+)
 # Drivers whose devices are judged by their PCIe link; a root port that is x1 by design is not.
 _LINK_DRIVERS = ("mlx5_core", "nvidia", "nvme")
-_IO_ERROR = re.compile(r"(?:blk_update_request|Buffer I/O error|I/O error)[^,]*,? (?:on )?dev (\w+)|^print_req_error: .* dev (\w+)", re.IGNORECASE)
+_IO_ERROR = re.compile(
+    r"(?:blk_update_request|Buffer I/O error|I/O error)[^,]*,? (?:on )?dev (\w+)|^print_req_error: .* dev (\w+)",
+    re.IGNORECASE,
+)
 _FILESYSTEM = re.compile(r"(XFS|EXT4-fs error|BTRFS error|JBD2)[^:]*:? .*(error|corrupt|abort|shut)", re.IGNORECASE)
 _MCE = re.compile(r"(\[Hardware Error\]|mce: .*Machine check|EDAC .*: \d+ UE )", re.IGNORECASE)
 _AER = re.compile(r"AER: .*(Uncorrected|Fatal)", re.IGNORECASE)
-_LOCKUP = re.compile(r"(soft lockup|hard LOCKUP|rcu.*detected stalls|blocked for more than \d+ seconds|Kernel panic|BUG: unable to handle|Oops:)")
+_LOCKUP = re.compile(
+    r"(soft lockup|hard LOCKUP|rcu.*detected stalls|blocked for more than \d+ seconds|Kernel panic|BUG: unable to handle|Oops:)"
+)
 
 
 def _event(line):
@@ -83,7 +94,14 @@ def _event(line):
         if not rest.startswith(("fatal", "non-fatal", "nonfatal")):
             return None  # data lines repeat the code of the event before them: count it once
         fatal = rest.startswith("fatal")
-        return Event("sxid", xid.RESET if fatal else xid.IGNORE, line.seconds, short_bus_id(match.group(1)), int(match.group(2)), text)
+        return Event(
+            "sxid",
+            xid.RESET if fatal else xid.IGNORE,
+            line.seconds,
+            short_bus_id(match.group(1)),
+            int(match.group(2)),
+            text,
+        )
     if _LOST.search(text) and ("NVRM" in text or "nvidia" in text.lower() or "rev ff" in text):
         pci = _PCI.search(text)
         return Event("gpu_lost", xid.REBOOT, line.seconds, short_bus_id(pci.group(1)) if pci else "", None, text)
@@ -92,7 +110,9 @@ def _event(line):
         driver, device = match.group(1), match.group(2)
         narrow = int(match.group(5)) < int(match.group(9))
         wanted = narrow and (driver in _LINK_DRIVERS or (driver == "pci" and int(match.group(9)) >= 8))
-        return Event("pcie_limited", xid.CHECK if wanted else xid.IGNORE, line.seconds, short_bus_id(device), None, text)
+        return Event(
+            "pcie_limited", xid.CHECK if wanted else xid.IGNORE, line.seconds, short_bus_id(device), None, text
+        )
     match = _IO_ERROR.search(text)
     if match:
         return Event("io_error", xid.CHECK, line.seconds, match.group(1) or match.group(2) or "", None, text)

@@ -149,7 +149,7 @@ def _at(tree, *paths):
 
 
 def _ecc(section):
-    """ECC counters of one kind from their section, in any of the layouts: SRAM parity and SEC-DED apart (550+), SRAM and DRAM, single and double bit (pre-Turing)."""
+    """ECC counters of one kind from their section, in any layout: SRAM parity and SEC-DED apart (550+), SRAM and DRAM, single and double bit."""
 
     def count(*keys):
         return _total(number(_at(section, key)) for key in keys)
@@ -198,8 +198,12 @@ def _gpu(index, bus_id, tree):
         persistence=yes(_at(tree, "persistence_mode")),
         mig=yes(_at(tree, "mig_mode/current_mig")),
         ecc_enabled=yes(_at(tree, "ecc_mode/current_ecc")),
-        volatile=_ecc((tree.get("ecc_errors") or {}).get("volatile", {}) if isinstance(tree.get("ecc_errors"), dict) else {}),
-        aggregate=_ecc((tree.get("ecc_errors") or {}).get("aggregate", {}) if isinstance(tree.get("ecc_errors"), dict) else {}),
+        volatile=_ecc(
+            (tree.get("ecc_errors") or {}).get("volatile", {}) if isinstance(tree.get("ecc_errors"), dict) else {}
+        ),
+        aggregate=_ecc(
+            (tree.get("ecc_errors") or {}).get("aggregate", {}) if isinstance(tree.get("ecc_errors"), dict) else {}
+        ),
         sram_threshold_exceeded=yes(_at(tree, "ecc_errors/aggregate/sram_threshold_exceeded")),
         retired_single=number(_at(tree, "retired_pages/multiple_single_bit_retirement/retired_count")),
         retired_double=number(_at(tree, "retired_pages/double_bit_retirement/retired_count")),
@@ -209,7 +213,13 @@ def _gpu(index, bus_id, tree):
         remap_pending=yes(_at(tree, "remapped_rows/remapped_row_pending")),
         remap_failure=yes(_at(tree, "remapped_rows/remapped_row_failure")),
         remap_banks=banks,
-        pcie_gen_max=number(_at(tree, "pci/pci_gpu_link_info/pcie_gen/max_device_link_gen", "pci/pci_gpu_link_info/pcie_gen/max_link_gen")),
+        pcie_gen_max=number(
+            _at(
+                tree,
+                "pci/pci_gpu_link_info/pcie_gen/max_device_link_gen",
+                "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
+            )
+        ),
         pcie_gen_current=number(_at(tree, "pci/pci_gpu_link_info/pcie_gen/current_link_gen")),
         pcie_width_max=number(_at(tree, "pci/pci_gpu_link_info/link_widths/max_link_width")),
         pcie_width_current=number(_at(tree, "pci/pci_gpu_link_info/link_widths/current_link_width")),
@@ -219,7 +229,14 @@ def _gpu(index, bus_id, tree):
         margin_c=number(_at(tree, "temperature/gpu_temp_tlimit")),
         slowdown_margin_c=number(_at(tree, "temperature/gpu_temp_slow_tlimit_threshold")),
         memory_mib=number(_at(tree, "fb_memory_usage/total")),
-        power_w=number(_at(tree, "gpu_power_readings/instant_power_draw", "gpu_power_readings/power_draw", "power_readings/power_draw")),
+        power_w=number(
+            _at(
+                tree,
+                "gpu_power_readings/instant_power_draw",
+                "gpu_power_readings/power_draw",
+                "power_readings/power_draw",
+            )
+        ),
         power_limit_w=number(_at(tree, "gpu_power_readings/current_power_limit", "power_readings/power_limit")),
         fabric_state=_at(tree, "fabric/state"),
         fabric_status=_at(tree, "fabric/status"),
@@ -241,7 +258,9 @@ def read_xml(text):
         raise Unreadable(f"the XML report of nvidia-smi is damaged or cut off: {error}") from None
     if root.tag != "nvidia_smi_log":
         raise Unreadable(f"not an XML report of nvidia-smi: root element {root.tag}")
-    gpus = tuple(_gpu(index, element.get("id", ""), _xml_tree(element)) for index, element in enumerate(root.findall("gpu")))
+    gpus = tuple(
+        _gpu(index, element.get("id", ""), _xml_tree(element)) for index, element in enumerate(root.findall("gpu"))
+    )
     return Report(
         reported(root.findtext("driver_version")),
         reported(root.findtext("cuda_version")),
@@ -296,8 +315,12 @@ _TEXT_NAMES = {
 for _kind in ("Volatile", "Aggregate"):
     for _label in ("SRAM Correctable", "SRAM Uncorrectable", "DRAM Correctable", "DRAM Uncorrectable"):
         _TEXT_NAMES[f"ECC Errors/{_kind}/{_label}"] = f"ecc_errors/{_kind.lower()}/{_label.lower().replace(' ', '_')}"
-    _TEXT_NAMES[f"ECC Errors/{_kind}/SRAM Uncorrectable Parity"] = f"ecc_errors/{_kind.lower()}/sram_uncorrectable_parity"
-    _TEXT_NAMES[f"ECC Errors/{_kind}/SRAM Uncorrectable SEC-DED"] = f"ecc_errors/{_kind.lower()}/sram_uncorrectable_secded"
+    _TEXT_NAMES[f"ECC Errors/{_kind}/SRAM Uncorrectable Parity"] = (
+        f"ecc_errors/{_kind.lower()}/sram_uncorrectable_parity"
+    )
+    _TEXT_NAMES[f"ECC Errors/{_kind}/SRAM Uncorrectable SEC-DED"] = (
+        f"ecc_errors/{_kind.lower()}/sram_uncorrectable_secded"
+    )
 for _bank in _BANKS:
     _TEXT_NAMES[f"Remapped Rows/Bank Remap Availability Histogram/{_bank.capitalize()}"] = (
         f"remapped_rows/row_remapper_histogram/row_remapper_histogram_{_bank}"
@@ -328,7 +351,11 @@ def _put(tree, path, value):
 
 def read_query(text):
     """Report from `nvidia-smi -q` (also with -d, where most sections are missing). Indentation carries the structure."""
-    if "NVSMI LOG" not in text and not re.search(r"^GPU [0-9a-fA-F]{8}:", text, re.MULTILINE) and "Attached GPUs" not in text:
+    if (
+        "NVSMI LOG" not in text
+        and not re.search(r"^GPU [0-9a-fA-F]{8}:", text, re.MULTILINE)
+        and "Attached GPUs" not in text
+    ):
         raise Unreadable(f"not a report of nvidia-smi -q: {text.strip()[:200]!r}")
     head, trees, stack = {}, [], []
     for line in text.splitlines():
@@ -396,7 +423,9 @@ _LINK_LINE = re.compile(r"^\s*Link (\d+): (.+?)\s*$")
 
 
 def read_nvlink_status(text):
-    """tuple of Links from `nvidia-smi nvlink -s`. A GPU whose links are all inactive has no speeds at all; a GPU without NVLink too (the caller knows what to expect)."""
+    """tuple of Links from `nvidia-smi nvlink -s`.
+
+    A GPU whose links are all inactive has no speeds at all, and so has a GPU without NVLink: the caller knows what to expect."""
     found = []
     for line in text.splitlines():
         match = _GPU_LINE.match(line.strip())
@@ -432,14 +461,16 @@ def read_topology(text):
     """{(row, column): link} from `nvidia-smi topo -m`, for example ("GPU0", "GPU1") -> "NV18". Columns that are not devices are left out."""
     # underlined header cells come with terminal escapes on some versions
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in text.splitlines()]
-    for start, line in enumerate(lines):
-        columns = [name for name in line.split() if re.match(r"^(GPU|NIC)\d+$", name) or re.match(r"^mlx5_\d+$", name)]
+    columns, rows = [], []
+    for position, line in enumerate(lines):
+        columns = [name for name in line.split() if re.match(r"^(GPU|NIC|mlx5_)\d+$", name)]
         if "GPU0" in columns and not line.startswith("GPU0"):
+            rows = lines[position + 1 :]
             break
     else:
         raise Unreadable(f"not an answer of nvidia-smi topo -m: {text.strip()[:200]!r}")
     cells = {}
-    for line in lines[start + 1 :]:
+    for line in rows:
         words = line.split()
         if not words or not re.match(r"^(GPU|NIC|mlx5_)\d+$", words[0]):
             if cells and line.strip():

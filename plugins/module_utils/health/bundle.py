@@ -88,7 +88,9 @@ def build(root=None):
     buffer.write(SHEBANG)
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in members:
-            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))  # fixed, so that equal sources give equal bytes
+            info = zipfile.ZipInfo(
+                name, date_time=(1980, 1, 1, 0, 0, 0)
+            )  # fixed, so that equal sources give equal bytes
             info.external_attr = 0o644 << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, content)

@@ -79,13 +79,25 @@ def main(argv=None, version="source", system=None):
     try:
         result, status = suite(arguments, system or System())
     except BaremetalError as error:
-        result, status = {"suite": argv[0], "outcome": outcomes.COULD_NOT_TEST, "items": [], "error": str(error), "code": error.code}, 2
+        result, status = (
+            {
+                "suite": argv[0],
+                "outcome": outcomes.COULD_NOT_TEST,
+                "items": [],
+                "error": str(error),
+                "code": error.code,
+            },
+            2,
+        )
     except Exception as error:  # a defect of ours must not look like a result
         import traceback
 
         where = traceback.extract_tb(error.__traceback__)[-1]
         words = f"{type(error).__name__}: {error} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})"
-        result, status = {"suite": argv[0], "outcome": outcomes.COULD_NOT_TEST, "items": [], "error": words, "code": "defect"}, 2
+        result, status = (
+            {"suite": argv[0], "outcome": outcomes.COULD_NOT_TEST, "items": [], "error": words, "code": "defect"},
+            2,
+        )
     result.update(version=version, started=round(started, 3), seconds=round(time.time() - started, 3))
     json.dump(result, sys.stdout, separators=(",", ":"), sort_keys=True)
     sys.stdout.write("\n")

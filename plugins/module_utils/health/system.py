@@ -62,7 +62,13 @@ class System:
                 f"{argv[0]}: did not end within {timeout_s:g} s",
                 time.monotonic() - started,
             )
-        return Ran(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"), "", time.monotonic() - started)
+        return Ran(
+            process.returncode,
+            out.decode("utf-8", "replace"),
+            err.decode("utf-8", "replace"),
+            "",
+            time.monotonic() - started,
+        )
 
     def read(self, path):
         """Text of a file, or None where it does not exist or cannot be read."""

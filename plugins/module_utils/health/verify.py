@@ -19,10 +19,17 @@ def validate(expect):
     if not isinstance(expect, dict):
         raise InvalidInput("the wanted state is not a dictionary", thing="verify", seen=type(expect).__name__)
     if expect.get("schema") != SCHEMA:
-        raise InvalidInput("unknown schema of the wanted state", thing="verify", wanted=SCHEMA, seen=expect.get("schema"))
+        raise InvalidInput(
+            "unknown schema of the wanted state", thing="verify", wanted=SCHEMA, seen=expect.get("schema")
+        )
     unknown = set(expect) - set(_SECTIONS) - {"schema", "image"}
     if unknown:
-        raise InvalidInput("unknown sections in the wanted state", thing="verify", wanted=", ".join(_SECTIONS), seen=", ".join(sorted(unknown)))
+        raise InvalidInput(
+            "unknown sections in the wanted state",
+            thing="verify",
+            wanted=", ".join(_SECTIONS),
+            seen=", ".join(sorted(unknown)),
+        )
 
 
 def _same(wanted, seen):
@@ -37,7 +44,11 @@ def _same(wanted, seen):
 
 
 def _words(wanted):
-    return " and ".join(f"{key} {value}" for key, value in sorted(wanted.items())) if isinstance(wanted, dict) else str(wanted)
+    return (
+        " and ".join(f"{key} {value}" for key, value in sorted(wanted.items()))
+        if isinstance(wanted, dict)
+        else str(wanted)
+    )
 
 
 def packages(system, wanted, absent=()):
@@ -92,7 +103,15 @@ def files(system, wanted):
         check = f"file:{path}"
         content = system.read_bytes(path)
         if content is None:
-            results.append(failed(check, limit=want.get("sha256"), rule=RULE, source=path, detail=f"{path} is missing or cannot be read"))
+            results.append(
+                failed(
+                    check,
+                    limit=want.get("sha256"),
+                    rule=RULE,
+                    source=path,
+                    detail=f"{path} is missing or cannot be read",
+                )
+            )
             continue
         wrong = []
         digest = hashlib.sha256(content).hexdigest()
@@ -134,7 +153,18 @@ def blocks(system, wanted):
         detail = None
         if not good:
             detail = f"{path}: the block '{begin}' " + ("is missing" if seen is None else "has other lines")
-        results.append(judged(check, good, value=len(seen or []), unit="lines", limit=len(lines_wanted), rule=RULE, source=path, detail=detail))
+        results.append(
+            judged(
+                check,
+                good,
+                value=len(seen or []),
+                unit="lines",
+                limit=len(lines_wanted),
+                rule=RULE,
+                source=path,
+                detail=detail,
+            )
+        )
     return results
 
 
@@ -151,13 +181,28 @@ def services(system, wanted, image=False):
             ran = system.run(["systemctl", "is-enabled", name], 30)
             seen = (ran.out.strip().splitlines() or [""])[0]
             if ran.rc is None or not seen:
-                results.append(could_not_test(f"service:{name}", f"systemctl is-enabled {name}: {ran.brief()}", rule=RULE))
+                results.append(
+                    could_not_test(f"service:{name}", f"systemctl is-enabled {name}: {ran.brief()}", rule=RULE)
+                )
                 continue
             good = (seen in ("enabled", "static", "enabled-runtime", "alias")) == bool(wanted[name]["enabled"])
             detail = None if good else f"{name} is {seen}"
-            results.append(judged(f"service:{name}", good, value=seen, limit=wanted[name]["enabled"], rule=RULE, source="systemctl", detail=detail))
+            results.append(
+                judged(
+                    f"service:{name}",
+                    good,
+                    value=seen,
+                    limit=wanted[name]["enabled"],
+                    rule=RULE,
+                    source="systemctl",
+                    detail=detail,
+                )
+            )
         return results
-    ran = system.run(["systemctl", "show", "-p", "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,Result"] + names, 60)
+    ran = system.run(
+        ["systemctl", "show", "-p", "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,Result"] + names,
+        60,
+    )
     if ran.rc != 0:
         return [could_not_test(f"service:{name}", f"systemctl show: {ran.brief()}", rule=RULE) for name in names]
     # one block per unit, in the order asked; a block's Id may be another name (an alias)
@@ -166,25 +211,44 @@ def services(system, wanted, image=False):
     for name, unit in zip(names, units + [{}] * len(names)):
         want, wrong = wanted[name], []
         check = f"service:{name}"
-        parts = {"rule": RULE, "source": "systemctl show", "limit": ", ".join(key for key in ("enabled", "active") if want.get(key)) or "off"}
+        parts = {
+            "rule": RULE,
+            "source": "systemctl show",
+            "limit": ", ".join(key for key in ("enabled", "active") if want.get(key)) or "off",
+        }
         if not unit:
             results.append(could_not_test(check, f"systemctl says nothing about {name}", **parts))
             continue
         state = unit.get("ActiveState", "")
         if unit.get("LoadState") != "loaded":
-            results.append(failed(check, value=unit.get("LoadState"), detail=f"{name}: the unit is {unit.get('LoadState') or 'unknown'}", **parts))
+            results.append(
+                failed(
+                    check,
+                    value=unit.get("LoadState"),
+                    detail=f"{name}: the unit is {unit.get('LoadState') or 'unknown'}",
+                    **parts,
+                )
+            )
             continue
         file_state = unit.get("UnitFileState", "")
-        if "enabled" in want and (file_state in ("enabled", "static", "enabled-runtime", "alias")) != bool(want["enabled"]):
+        if "enabled" in want and (file_state in ("enabled", "static", "enabled-runtime", "alias")) != bool(
+            want["enabled"]
+        ):
             wrong.append(f"it is {file_state}")
         condition_unmet = unit.get("ConditionResult") == "no" and state == "inactive"
-        if "active" in want and (state == "active") != bool(want["active"]) and not (want["active"] and condition_unmet and not wrong):
+        if (
+            "active" in want
+            and (state == "active") != bool(want["active"])
+            and not (want["active"] and condition_unmet and not wrong)
+        ):
             wrong.append(f"it is {state} ({unit.get('SubState')}, result {unit.get('Result')})")
         if wrong:
             results.append(failed(check, value=state, detail=f"{name}: {', '.join(wrong)}", **parts))
         elif want.get("active") and condition_unmet:
             container = system.container()
-            words = f"{name} did not start because its own conditions are not met here" + (f" ({container})" if container else "")
+            words = f"{name} did not start because its own conditions are not met here" + (
+                f" ({container})" if container else ""
+            )
             results.append((not_applicable if container else failed)(check, value=state, detail=words, **parts))
         else:
             results.append(passed(check, value=state, **parts))
@@ -201,15 +265,35 @@ def sysctls(system, wanted, image=False):
             continue
         seen = system.read(path)
         if seen is None:
-            results.append(not_applicable(check, f"this kernel has no {key}", limit=_words(want), rule=RULE, source=path))
+            results.append(
+                not_applicable(check, f"this kernel has no {key}", limit=_words(want), rule=RULE, source=path)
+            )
             continue
         value = " ".join(seen.split())
         if _same(want, value):
             results.append(passed(check, value=value, limit=_words(want), rule=RULE, source=path))
         elif system.container() and not os.access(path, os.W_OK):
-            results.append(not_applicable(check, f"{system.container()} may not set {key}", value=value, limit=_words(want), rule=RULE, source=path))
+            results.append(
+                not_applicable(
+                    check,
+                    f"{system.container()} may not set {key}",
+                    value=value,
+                    limit=_words(want),
+                    rule=RULE,
+                    source=path,
+                )
+            )
         else:
-            results.append(failed(check, value=value, limit=_words(want), rule=RULE, source=path, detail=f"{key} is {value}, wanted {_words(want)}"))
+            results.append(
+                failed(
+                    check,
+                    value=value,
+                    limit=_words(want),
+                    rule=RULE,
+                    source=path,
+                    detail=f"{key} is {value}, wanted {_words(want)}",
+                )
+            )
     return results
 
 
@@ -226,7 +310,11 @@ def limits(system, wanted, image=False):
     if image or not wanted:
         return []
     fields = [name for name in wanted if name in _MANAGER_FIELDS]
-    results = [could_not_test(f"limit:{name}", f"unknown limit {name}", rule=RULE) for name in wanted if name not in _MANAGER_FIELDS]
+    results = [
+        could_not_test(f"limit:{name}", f"unknown limit {name}", rule=RULE)
+        for name in wanted
+        if name not in _MANAGER_FIELDS
+    ]
     ran = system.run(["systemctl", "show", "-p", ",".join(_MANAGER_FIELDS[name] for name in fields)], 30)
     seen = dict(line.partition("=")[::2] for line in ran.out.splitlines())
     for name in fields:

@@ -1,6 +1,6 @@
 # Renders the answers of the simulated GPU tools from one profile and at most one seeded fault; called by the nvidia-smi, dcgmi and setup scripts.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-# Variables (-v): mode, fault, chassis (serial), seed (number), ncpu, now, uptime, only (GPU index, bus id or empty), sections (-d list),
+# Variables (-v): mode, fault, chassis (serial), serials (of the GPUs, comma separated), seed (number), ncpu, now, uptime, only (GPU index, bus id or empty), sections (-d list),
 # fields (--query-gpu list), noheader, nounits, level (dcgmi -r). Input: the profile. POSIX awk: mawk, gawk and busybox run it alike.
 
 function die(text, code) { print text; failed = 1; exit code }
@@ -23,7 +23,7 @@ function f(text, tag, value) {
 function section(name) { current = name }
 function shown() { return sections == "" || current == "HEAD" || index("," sections ",", "," current ",") > 0 }
 
-function serial(g) { return "SIM-" chassis "-G" g }
+function serial(g) { return (g + 1) in given ? given[g + 1] : "SIM-" chassis "-G" g }
 function uuid(g) { return sprintf("GPU-51a0de00-%04x-%04x-8000-%012x", int(seed / 65536) % 65536, seed % 65536, g) }
 function bus(g) { return "00000000:" gpu[g] }
 function short_bus(g,   b) { b = tolower(gpu[g]); sub(/\.0$/, "", b); return "0000:" b }
@@ -322,6 +322,7 @@ $1 == "gpu" {
 END {
     if (failed) exit
     if (match(fault, /^gpu[0-9]+_/)) { bad = substr(fault, 4, RLENGTH - 4) + 0; kind = substr(fault, RLENGTH + 1) }
+    if (serials != "") split(serials, given, ",")
     if (bad >= total) { bad = -1; kind = "" }
     for (i = 0; i < total; i++) if (!(i == bad && kind == "fell_off")) order[count++] = i
     count += 0
