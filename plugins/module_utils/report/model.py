@@ -151,8 +151,8 @@ def stage_times(attempts):
     """Finished attempts -> `{stage: (number, longest seconds)}` in the order in which stages started."""
     times = {}
     for attempt in sorted(attempts, key=lambda a: str(a.get("started"))):
-        if attempt.get("started") and attempt.get("finished"):
-            took = (when(attempt["finished"]) - when(attempt["started"])).total_seconds()
+        if attempt.get("started") and attempt.get("ended"):
+            took = (when(attempt["ended"]) - when(attempt["started"])).total_seconds()
             count, longest = times.get(attempt["stage"], (0, 0.0))
             times[attempt["stage"]] = (count + 1, max(longest, took))
     return [

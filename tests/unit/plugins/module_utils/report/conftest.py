@@ -60,7 +60,7 @@ def _build(**more):
                 {
                     "stage": "deploy",
                     "started": T.format(0),
-                    "finished": T.format(30),
+                    "ended": T.format(30),
                     "outcome": "pass",
                     "step": "ssh",
                     "reason": None,
