@@ -45,8 +45,11 @@ def plan(observed, target):
     return Plan([Change(name, observed.get(name), target.get(name)) for name in sorted(set(observed) | set(target))])
 
 
-def apply(directory, changes):
-    """Write and remove files; returns True when dnsmasq must be told (something was removed or replaced)."""
+def apply(directory, changes, scratch):
+    """Write and remove files; returns True when dnsmasq must be told (something was removed or replaced).
+
+    `scratch`: a directory of the same file system for half-written files, because dnsmasq reads whatever appears in `directory`.
+    """
     signal_needed = False
     for change in changes.changes:
         path = os.path.join(directory, change.thing)
@@ -55,8 +58,7 @@ def apply(directory, changes):
         if change.after is None:
             os.unlink(path)
             continue
-        # The temporary file lies outside: dnsmasq reads whatever appears in the directory.
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(directory)))
+        handle, temporary = tempfile.mkstemp(dir=scratch)
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(change.after)
         os.chmod(temporary, 0o644)

@@ -89,6 +89,13 @@ def from_dict(data):
             raise InvalidInput(
                 f"{key} must be a whole number above 0", thing=_THING, wanted="a whole number above 0", seen=values[key]
             )
+    if values.get("reservation_dir") and not values.get("state_dir"):
+        raise InvalidInput(
+            "reservation_dir needs state_dir",
+            thing=_THING,
+            wanted="state_dir on the same file system",
+            seen="no state_dir",
+        )
     if "\n" in values.get("kernel_arguments", ""):
         raise InvalidInput("kernel_arguments must be one line", thing=_THING, wanted="one line", seen="several lines")
     return Settings(**values)

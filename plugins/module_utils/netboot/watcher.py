@@ -110,7 +110,7 @@ class Watcher:
             return
         changes = reservations.plan(reservations.observe(directory), reservations.wanted(self._nodes))
         if changes:
-            if reservations.apply(directory, changes) and not reservations.tell_dnsmasq(
+            if reservations.apply(directory, changes, self._settings.state_dir) and not reservations.tell_dnsmasq(
                 self._settings.dnsmasq_pid_file
             ):
                 _log.warning(
