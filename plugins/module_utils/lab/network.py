@@ -173,7 +173,12 @@ def plan(description, observed, present=True):
             }
             if want.get("mac"):
                 aim["mac"] = want["mac"]
-            changes.append(Change(f"{namespace}/{name}", {key: seen[key] for key in aim} if seen else None, aim))
+            before = {key: seen[key] for key in aim} if seen else None
+            if before and want.get("peer") and want["peer"][1] not in (observed.get(want["peer"][0]) or {}):
+                before["kind"] += (
+                    ", peer lost"  # the kernel is about to remove it: its other end, or the end's namespace, is gone
+                )
+            changes.append(Change(f"{namespace}/{name}", before, aim))
     return Plan(changes)
 
 
@@ -182,64 +187,70 @@ def _batch(lines, namespace=None):
         _run(["ip", *(["-n", namespace] if namespace else []), "-batch", "-"], "\n".join(lines) + "\n")
 
 
+def _delete_link(namespace, name):
+    try:
+        _run(["ip", "-n", namespace, "link", "delete", "dev", name])
+    except BaremetalError as error:
+        if "Cannot find device" not in str(error.seen):  # the other end of a pair took it along
+            raise
+
+
 def apply(description, todo):
-    """Carry out a plan. Extra namespaces and interfaces go first, then what is missing or differs is made."""
+    """Carry out a plan. What is too much goes first, then what is missing or differs is made."""
     alias, target = owner_alias(description["name"], description["dir"]), wanted(description)
-    things = {change.thing: change for change in todo.changes}
-    gone = [thing for thing, change in things.items() if "/" not in thing and change.after is None]
-    _batch([f"netns delete {namespace}" for namespace in gone])
-    for namespace in [thing for thing, change in things.items() if "/" not in thing and change.before == "stale"]:
-        os.unlink(os.path.join(NAMESPACE_DIRECTORY, namespace))
-    _batch([f"netns add {thing}" for thing, change in things.items() if "/" not in thing and change.after == "present"])
-    for namespace in target:
-        if f"{namespace}/lo" in things or (namespace in things and things[namespace].after):
-            _batch([f'link set dev lo alias "{alias}"', "link set dev lo up"], namespace)
+    namespaces = {change.thing: change for change in todo.changes if "/" not in change.thing}
+    links = {tuple(change.thing.split("/", 1)): change for change in todo.changes if "/" in change.thing}
+
+    def to_make(namespace, name):
+        change = links.get((namespace, name))
+        return change and not (change.before and change.before["kind"] == change.after["kind"])
+
+    for (namespace, name), change in links.items():
+        if name != "lo" and change.before and (change.after is None or to_make(namespace, name)):
+            _delete_link(namespace, name)
+    _batch([f"netns delete {name}" for name, change in namespaces.items() if change.after is None])
+    for name, change in namespaces.items():
+        if change.before == "stale":
+            os.unlink(os.path.join(NAMESPACE_DIRECTORY, name))
+    added = [name for name, change in namespaces.items() if change.after]
+    _batch([f"netns add {name}" for name in added])
+    for namespace in [*added, *(namespace for namespace, name in links if name == "lo")]:
+        _batch([f'link set dev lo alias "{alias}"', "link set dev lo up"], namespace)
 
     made, pairs = set(), []
     for namespace, interfaces in target.items():
-        lines = [
-            f"link delete dev {thing.split('/', 1)[1]}"
-            for thing, change in things.items()
-            if thing.startswith(namespace + "/")
-            and change.after is None
-            and (namespace, thing.split("/", 1)[1]) not in made
-        ]
+        lines = []
         for name, want in interfaces.items():
-            change = things.get(f"{namespace}/{name}")
-            if not change or (change.before and change.before["kind"] == want["kind"]):
+            if not to_make(namespace, name) or (namespace, name) in made:
                 continue
-            if change.before:
-                lines.append(f"link delete dev {name}")
             if want["kind"] == "bridge":
                 lines.append(f"link add name {name} type bridge stp_state 0 forward_delay 0")
             elif want["kind"] == "tun":
                 lines.append(f"tuntap add dev {name} mode tap")
-            elif (namespace, name) not in made:
+            else:
                 peer_namespace, peer = want["peer"]
-                pairs.append((namespace, name, peer_namespace, peer))
+                pairs.append(
+                    f"link add name {name} netns {namespace} type veth peer name {peer} netns {peer_namespace}"
+                )
                 made.add((peer_namespace, peer))
         _batch(lines, namespace)
-    # A pair is made whole: where one end is missing, the other is missing too (the kernel removes both) or was deleted above.
-    _batch(
-        [
-            f"link add name {name} netns {namespace} type veth peer name {peer} netns {other}"
-            for namespace, name, other, peer in pairs
-        ]
-    )
+    _batch(pairs)  # a pair is made whole: where one end is missing, the plan has the other as lost
 
     for namespace, interfaces in target.items():
         lines = []
         for name, want in interfaces.items():
-            change = things.get(f"{namespace}/{name}")
+            change = links.get((namespace, name))
             if not change:
                 continue
-            before = change.before or {}
+            before = {} if to_make(namespace, name) else change.before
             if want.get("mac") and before.get("mac") != want["mac"]:
                 lines.append(f"link set dev {name} address {want['mac']}")
             if want.get("master"):
                 lines.append(f"link set dev {name} master {want['master']}")
-            for address in sorted(set(before.get("addresses", ())) - set(want.get("addresses", ()))):
-                lines.append(f"address delete {address} dev {name}")
+            elif before.get("master"):
+                lines.append(f"link set dev {name} nomaster")
+            surplus = sorted(set(before.get("addresses", ())) - set(want.get("addresses", ())))
+            lines += [f"address delete {address} dev {name}" for address in surplus]
             lines += [f"address replace {address} dev {name}" for address in want.get("addresses", ())]
             lines.append(f"link set dev {name} up")
         _batch(lines, namespace)

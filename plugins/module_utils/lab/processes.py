@@ -20,6 +20,11 @@ def command_line(pid):
         return []
 
 
+def program(pid):
+    """The name of a process's program without its directory, empty when it is gone."""
+    return os.path.basename((command_line(pid) or [""])[0])
+
+
 def _parent(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as handle:

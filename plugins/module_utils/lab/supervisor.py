@@ -63,13 +63,18 @@ class Supervisor:
         }
 
     def leftovers(self):
-        """Processes that an earlier supervisord of this lab started and that outlived it: each carries the lab's mark in its environment."""
+        """Programs that an earlier supervisord of this lab started and that outlived it, known by the mark in their environment.
+
+        Virtual servers are none of them: like real ones they run on when the simulator ends, and the next simulator takes them over.
+        """
         mark = f"{OWNER_VARIABLE}={self.directory}"
-        return sorted(set(processes.with_argument(self.configuration)) | set(processes.with_environment(mark)))
+        found = set(processes.with_argument(self.configuration)) | set(processes.with_environment(mark))
+        return sorted(pid for pid in found if not processes.program(pid).startswith("qemu-system"))
 
     def everything(self):
-        """All processes of the lab: the above, and whatever runs inside its namespaces (a playbook too)."""
-        return sorted(set(self.leftovers()) | set(processes.in_namespaces(self.namespaces)))
+        """All processes of the lab: the above, its virtual servers, and whatever runs inside its namespaces (a playbook too)."""
+        marked = processes.with_environment(f"{OWNER_VARIABLE}={self.directory}")
+        return sorted({*self.leftovers(), *marked, *processes.in_namespaces(self.namespaces)})
 
     def plan_start(self):
         """What has to change for every configured program to run."""
