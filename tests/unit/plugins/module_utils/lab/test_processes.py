@@ -8,7 +8,6 @@ import sys
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.lab import processes
 
-
 SLEEP = "import time; print(1, flush=True); time.sleep(600)"
 
 
