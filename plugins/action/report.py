@@ -46,14 +46,15 @@ class ActionModule(RegistryAction):
             return {name: read(serial) for name, serial in keys.items()}
 
         last = registry.audit_rows(limit=1)
+        as_of = last[-1]["time"] if last else ""
         return model.build(
             nodes,
             of_each(registry.boot_events),
             of_each(registry.evidence),
-            of_each(registry.why),
+            of_each(lambda serial: registry.why(serial, now=as_of or None)),
             of_each(registry.attempts),
             of_each(registry.holds),
-            {**registry.verify_audit(), "last_time": last[-1]["time"] if last else ""},
+            {**registry.verify_audit(), "last_time": as_of},
             title=self.params["title"],
         )
 

@@ -35,14 +35,15 @@ def sentence_of_evidence(item):
 class Why:
     """Mixed into Registry; `self._db` is the Database."""
 
-    def why(self, node):
+    def why(self, node, now=None):
         """[{order, code, text, since, next_step}]: what keeps the node out of service, the first thing first; empty when it is in service.
 
         Order: what ends everything (retired), what people decided (maintenance, holds), what went wrong (failed or quarantined, with the last failing
         evidence), what is under way or waits (state, attempt, deadline), what is missing though the state is active (lease).
+        `now` (a registry time) makes ages count up to then: a report of one state of the registry stays the same however late it is written.
         """
         with self._db.read() as connection:
-            now = self._db.now(connection)
+            now = now or self._db.now(connection)
             row = nodes.find(connection, node)
             entries = []
 
