@@ -37,6 +37,8 @@ def lines(nodes):
 def write(path, nodes):
     """Replace the file when its content differs; readers see the old or the new file, never a part. Returns True when it changed."""
     text = "".join(lines(nodes))
+    if not text and not os.path.exists(path):
+        return False  # nothing to trust: without the file ssh refuses every host just as well, and reading an inventory leaves no trace
     with contextlib.suppress(OSError):
         with open(path, encoding="utf-8") as handle:
             if handle.read() == text:
