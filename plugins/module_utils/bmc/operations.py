@@ -516,10 +516,12 @@ def account(
     deadline_s=60.0,
     check=False,
     fence=None,
+    password_right=None,
 ):
     """One account of the BMC: present with this password, role and switch, or absent.
 
-    Whether the password is right is found out by logging in with it once; with `update_password="on_create"` it is set at creation only.
+    Whether the password is right is found out by logging in with it once, unless the caller knows (`password_right`); a failed log-in counts towards
+    the BMC's lockout. With `update_password="on_create"` it is set at creation only.
     """
     deadline = Deadline(deadline_s, f"account {username}", host=endpoint.label)
     if endpoint.protocol == "ipmi":
@@ -532,8 +534,8 @@ def account(
         item = next((entry for entry in items if transform.text(entry, "UserName") == username), None)
         have = transform.account_facts(item) if item else None
         before = {key: have[key] for key in ("username", "role", "enabled")} if have else {}
-        right = None
-        if state == "present" and have and password is not None and update_password == "always":
+        right = password_right
+        if right is None and state == "present" and have and password is not None and update_password == "always":
             right = can_log_in(endpoint, username, password, deadline)
         plan = plan_account(username, have, state, password, role, enabled, update_password, right)
         after = account_after(before, plan, username)

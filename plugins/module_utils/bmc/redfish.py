@@ -267,7 +267,7 @@ class RedfishClient:
     @staticmethod
     def _busy_for(response, refused):
         wait = retry_after(response.headers.get("Retry-After"))
-        if wait is None and refused.has(*BUSY_KEYS):
+        if wait is None and isinstance(refused, HttpError) and refused.has(*BUSY_KEYS):
             args = [arg for item in refused.messages if item["id"].endswith(BUSY_KEYS[0]) for arg in item["args"]]
             wait = next((seconds for seconds in map(retry_after, args) if seconds), 5.0)
         return wait
@@ -539,8 +539,9 @@ class RedfishClient:
 
     def identity(self, read=True):
         """{vendor, model, firmware} of the BMC; with `read=False` only from what was read already."""
-        manager = self.manager() if read else self._manager or {}
-        return transform.bmc_identity(self.root(), manager, self.system())
+        if not read:
+            return transform.bmc_identity(self._root or {}, self._manager or {}, self._system or {})
+        return transform.bmc_identity(self.root(), self.manager(), self.system())
 
     # ---- domain words: what operations call ---------------------------------------------------------------------------------------
     def reset_action(self):

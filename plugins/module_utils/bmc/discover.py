@@ -1,0 +1,799 @@
+# The discover stage: find BMCs, log in, put their accounts on a site credential, read the hardware, and record it all.
+#
+# What must be remembered is passed in: `registry` (the node records), `secrets` (get, has, put), `far` (does the BMC work: here, or on another machine).
+# Order of one new BMC, so that a crash at any point loses nothing: read the serial with the factory account; store the new password; record the node with
+# its reference; only then change the password on the BMC; verify by logging in. The next run tries the site credential first and so never guesses twice.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import re
+import secrets as randomness
+import string
+from concurrent.futures import ThreadPoolExecutor
+
+from ..core.errors import AuthenticationFailed, BaremetalError, Conflict, InvalidInput, NotFound, Refused, Unreachable
+from ..core.plan import Change, Plan
+from . import connect, operations, scan
+from .endpoint import DEFAULT_PORT, IPMI_PASSWORD_BYTES, Endpoint
+
+# What changes by itself between two looks is no inventory: power, health, the boot override.
+VOLATILE = {"system": ("power", "health")}
+FACT_SECTIONS = ("system", "bmc", "processors", "memory", "nics", "drives", "gpus", "firmware")
+PART_KINDS = {"processors": "cpu", "memory": "memory", "nics": "nic", "drives": "drive", "gpus": "gpu"}
+PLACE = ("site", "rack", "slot", "role", "platform", "tenant")
+EXPECTED_ALSO = ("bmc_address", "bmc_protocol", "provision_mac", "provision_ip", "provision_prefix", "ansible_host")
+# Node states in which discovery may still move a node on; in all later ones it only refreshes the record.
+EARLY = ("registered", "verifying", "verifying_failed", "manageable", "inspecting", "inspecting_failed")
+
+NEVER_READ = ("registered", "verifying", "verifying_failed")
+
+
+# ---- pure parts -----------------------------------------------------------------------------------------------------------------------------
+def generate_password(length=16):
+    """A random password that every BMC takes: at most 20 bytes (IPMI 2.0), all four kinds of characters, no character that needs quoting anywhere."""
+    if not 12 <= length <= IPMI_PASSWORD_BYTES:
+        raise InvalidInput(
+            "this password length cannot work",
+            thing="password length",
+            wanted=f"12 to {IPMI_PASSWORD_BYTES}",
+            seen=length,
+        )
+    kinds = (string.ascii_lowercase, string.ascii_uppercase, string.digits, "-_.")
+    while True:
+        word = "".join(randomness.choice("".join(kinds)) for unused in range(length))
+        # The first character is a letter: a leading dash or digit has upset vendors' parsers.
+        if word[0] in string.ascii_letters and all(any(char in kind for char in word) for kind in kinds):
+            return word
+
+
+def node_name(text):
+    """A host name made of a serial, for a server that nobody has named yet."""
+    return re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-")[:63].rstrip("-")
+
+
+def read_expected(rows):
+    """The expected-servers list in its normal form: {serial: row}. `protocol` means bmc_protocol; InvalidInput names the row and the key."""
+    known = ("serial", "name", *PLACE, *EXPECTED_ALSO)
+    found, names = {}, {}
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise InvalidInput(
+                "a row of the expected-servers list cannot be read",
+                thing=f"row {number}",
+                wanted="keys and values",
+                seen=type(row).__name__,
+            )
+        row = {str(key).strip(): value for key, value in row.items() if value not in (None, "")}
+        if "protocol" in row:
+            row["bmc_protocol"] = row.pop("protocol")
+        unknown = sorted(set(row) - set(known))
+        serial = str(row.get("serial") or "").strip()
+        if unknown or not serial:
+            raise InvalidInput(
+                "a row of the expected-servers list cannot be read",
+                thing=f"row {number}",
+                wanted="serial and any of " + ", ".join(known[1:]),
+                seen=", ".join(unknown) or "no serial",
+            )
+        if serial in found:
+            raise InvalidInput("a serial is listed twice", thing="expected servers", seen=serial)
+        if row.get("bmc_protocol", "redfish") not in DEFAULT_PORT:
+            raise InvalidInput(
+                "there is no such protocol",
+                host=serial,
+                thing="protocol",
+                wanted=" or ".join(DEFAULT_PORT),
+                seen=row["bmc_protocol"],
+            )
+        if row.get("name"):
+            if row["name"] in names:
+                raise InvalidInput(
+                    "a name is listed twice",
+                    thing="expected servers",
+                    seen=f"{row['name']} for {names[row['name']]} and {serial}",
+                )
+            names[row["name"]] = serial
+        found[serial] = {key: value if isinstance(value, int) else str(value).strip() for key, value in row.items()}
+        found[serial]["serial"] = serial
+    return found
+
+
+def facts_of(info):
+    """The part of an inventory that is recorded: without what changes by itself."""
+    facts = {key: info[key] for key in FACT_SECTIONS if info.get(key)}
+    for section, keys in VOLATILE.items():
+        if isinstance(facts.get(section), dict):
+            facts[section] = {key: value for key, value in facts[section].items() if key not in keys}
+    return facts
+
+
+def parts_of(info):
+    """The parts for the registry; two parts in one slot (vendors repeat labels) get a number."""
+    parts, slots = [], set()
+    for section, kind in PART_KINDS.items():
+        for item in info.get(section) or []:
+            slot, count = str(item.get("slot") or len(parts)), 1
+            while (kind, slot) in slots:
+                count += 1
+                slot = f"{item.get('slot')}#{count}"
+            slots.add((kind, slot))
+            rest = {key: value for key, value in item.items() if key not in ("slot", "kind") and value is not None}
+            parts.append({"kind": kind, "slot": slot, **rest})
+    return parts
+
+
+def provision_mac(info, slot=None):
+    """The MAC that netboots: the NIC in `slot`, or without one the first NIC that the BMC lists. None where there is no such NIC."""
+    nics = [nic for nic in info.get("nics") or [] if nic.get("mac")]
+    if slot:
+        nics = [nic for nic in nics if str(nic.get("slot")).lower() == str(slot).lower()]
+    return nics[0]["mac"] if nics else None
+
+
+def compare(expected, nodes):
+    """{missing, unexpected, misplaced, matched} of the expected list ({serial: row}) against node records.
+
+    Like the registry's own comparison, but a record whose hardware was never read (its BMC did not answer or let nobody in) is still missing.
+    """
+    found = {node["serial"]: node for node in nodes}
+    result = {"missing": [], "unexpected": [], "misplaced": [], "matched": []}
+    for serial, row in expected.items():
+        node = found.get(serial)
+        if node is None or node.get("state") in NEVER_READ:
+            result["missing"].append(
+                {key: row[key] for key in ("serial", "name", *PLACE, "bmc_address") if row.get(key)}
+            )
+            continue
+        differences = {
+            key: [row[key], node.get(key)] for key in PLACE if row.get(key) is not None and row[key] != node.get(key)
+        }
+        entry = {"serial": serial, "name": node.get("name")}
+        if differences:
+            result["misplaced"].append({**entry, "differences": differences})
+        else:
+            result["matched"].append(entry)
+    for serial, node in found.items():
+        if serial not in expected:
+            result["unexpected"].append(
+                {
+                    key: node[key]
+                    for key in ("serial", "name", "rack", "slot", "bmc_address")
+                    if node.get(key) is not None
+                }
+            )
+    return result
+
+
+def columns_of(find, info, row, known, options):
+    """The node's columns from what was seen, the expected row and the record that is there. Place: the BMC's own word, else the list's, else the record's."""
+    row, known = row or {}, known or {}
+    place = info.get("location") or {}
+    system = info.get("system") or {}
+    columns = {"uuid": system.get("uuid"), "bmc_address": find["address"], "bmc_fingerprint": find.get("fingerprint")}
+    protocol = row.get("bmc_protocol") or known.get("bmc_protocol") or find["protocols"][0]
+    columns["bmc_protocol"] = protocol
+    columns["bmc_port"] = find["port"] if protocol == find["protocols"][0] else options["ipmi_port"]
+    for key in PLACE:
+        columns[key] = place.get(key) or row.get(key) or known.get(key)
+    if not columns["platform"] and system.get("model"):
+        columns["platform"] = node_name(system["model"])
+    columns["provision_mac"] = (
+        row.get("provision_mac") or known.get("provision_mac") or provision_mac(info, options.get("provision_nic"))
+    )
+    for key in ("provision_ip", "provision_prefix", "ansible_host"):
+        if row.get(key):
+            columns[key] = row[key]
+    columns["name"] = row.get("name") or known.get("name") or node_name(system.get("serial"))
+    return {key: value for key, value in columns.items() if value is not None}
+
+
+# ---- the work with the BMCs: here, or behind the same three calls on another machine ----------------------------------------------------------
+class Here:
+    """Does the BMC work in this process, over bounded threads. Every call takes and returns plain data, so that it can be sent elsewhere."""
+
+    def __init__(self, concurrency=16):
+        self.concurrency = concurrency
+
+    def scan(self, ranges, port, ipmi_port, timeout):
+        return scan.scan(ranges, port, ipmi_port or 0, timeout)
+
+    def visit(self, targets):
+        """For each {address, port, protocol, fingerprint, tls, candidates: [{username, password}], sections}: what `visit` returns."""
+        return self._each(visit, targets)
+
+    def rotate(self, targets):
+        """For each {address, ..., username, password, new_password, account_uri}: {ok: True} or {error: ...}."""
+        return self._each(rotate, targets)
+
+    def _each(self, work, targets):
+        if not targets:
+            return []
+        with ThreadPoolExecutor(max_workers=max(1, min(self.concurrency, len(targets)))) as pool:
+            return list(pool.map(lambda target: _guarded(work, target), targets))
+
+
+def _guarded(work, target):
+    """One BMC's trouble never ends the others' work."""
+    try:
+        return work(target)
+    except BaremetalError as error:
+        return {"error": {**error.as_result()["error"], "text": str(error)}}
+    except Exception as error:  # a bug or an unheard-of answer: named, and the other BMCs go on
+        return {
+            "error": {
+                "code": "internal",
+                "message": f"{type(error).__name__}: {error}",
+                "text": f"{target['address']}: {type(error).__name__}: {error}",
+            }
+        }
+
+
+def endpoint_for(target, candidate, protocol=None):
+    protocol = protocol or target["protocol"]
+    return Endpoint(
+        address=target["address"],
+        port=target["port"] if protocol == target["protocol"] else target.get("ipmi_port") or DEFAULT_PORT[protocol],
+        protocol=protocol,
+        username=candidate["username"],
+        password=candidate["password"],
+        fingerprint=target.get("fingerprint") if protocol == "redfish" else None,
+        tls=target.get("tls") or ("pinned" if target.get("fingerprint") else "verify"),
+        timeout=target.get("timeout") or 120.0,
+    )
+
+
+def visit(target):
+    """Log in with the first of the candidates that works, and read the inventory.
+
+    {candidate: index, info: {...}} or {candidate: index, must_change: True, account_uri} or raises. Each candidate is tried once: BMCs lock accounts.
+    """
+    last = None
+    for index, candidate in enumerate(target["candidates"]):
+        try:
+            found = operations.info(endpoint_for(target, candidate), target.get("sections"))
+        except AuthenticationFailed as error:
+            if error.code == "password_change_required":
+                uri = error.thing if str(error.thing).startswith("/") else None
+                return {"candidate": index, "must_change": True, "account_uri": uri}
+            last = error
+            continue
+        result = {"candidate": index, "info": found}
+        if target.get("also_ipmi"):
+            operations_ok = operations.can_log_in(
+                endpoint_for(target, candidate, "ipmi"), candidate["username"], candidate["password"]
+            )
+            result["ipmi_ok"] = operations_ok
+        return result
+    raise last or AuthenticationFailed(
+        "there is no credential to try",
+        host=target["address"],
+        thing="discover_factory_credentials",
+        next_step="name the factory account's entry in the secret store",
+    )
+
+
+def rotate(target):
+    """Set `new_password` for the account that we log in with, and prove it by logging in. True also where it was so already."""
+    candidate = {"username": target["username"], "password": target["password"]}
+    endpoint = endpoint_for(target, candidate)
+    if endpoint.protocol == "redfish" and target.get("account_uri"):
+        # Only the account's own resource can be reached while the BMC insists on a new password.
+        with connect(endpoint) as client:
+            client.hide(target["new_password"])
+            client.patch(target["account_uri"], {"Password": target["new_password"]}, etag=False)
+        if not operations.can_log_in(endpoint, target["username"], target["new_password"]):
+            raise Refused(
+                "the BMC accepted the new password but does not take it",
+                host=target["address"],
+                thing=f"account {target['username']}",
+            )
+        return {"ok": True}
+    operations.account(endpoint, target["username"], target["new_password"], password_right=False)
+    return {"ok": True}
+
+
+# ---- the stage --------------------------------------------------------------------------------------------------------------------------------
+class Stage:
+    """One run of discovery. `options`: ranges, port, ipmi_port, scan_timeout, sections, rotate, site_reference, site_username, password_length,
+    approve (expected|all), provision_nic, accept_misplaced, factory (list of references)."""
+
+    def __init__(self, options, registry, secrets, far, actor, check=False):
+        self.options, self.registry, self.secrets, self.far = options, registry, secrets, far
+        self.actor, self.check = actor, check
+        self.changes, self.problems, self.warnings = [], [], []
+        self.records = {}  # serial -> the record as it is (or in check mode would be) after this run
+
+    def run(self, expected=None):
+        """`expected`: rows of the list, or None for the list that the registry holds. Returns the report."""
+        have = {row["serial"]: row for row in self.registry.expected()} if self.registry else {}
+        wanted = read_expected(expected) if expected is not None else have
+        if expected is not None:
+            self._save_expected(have, wanted)
+        self.expected = wanted
+        for node in self.registry.nodes() if self.registry else []:
+            self.records[node["serial"]] = node
+        seen = self.far.scan(
+            self.options["ranges"], self.options["port"], self.options["ipmi_port"], self.options["scan_timeout"]
+        )
+        entries = [entry for entry in (self._prepare(find) for find in seen["bmcs"]) if entry]
+        self._visit(entries)
+        self._refuse_doubles(entries)
+        self._rotate([entry for entry in entries if entry.get("rotation")])
+        for entry in entries:
+            self._record(entry)
+        self._silent(seen)
+        return self._report(seen, entries)
+
+    # what we know of an answer before logging in
+    def _prepare(self, find):
+        known = self._known(find)
+        pinned = known.get("bmc_fingerprint") if known else None
+        entry = {"find": find, "known": known, "serial": known["serial"] if known else None, "changed": False}
+        entry["row"] = next((row for row in self.expected.values() if row.get("bmc_address") == find["address"]), None)
+        if pinned and find.get("fingerprint") and pinned != find["fingerprint"]:
+            self._problem(
+                entry,
+                Conflict(
+                    "the BMC shows another certificate than the pinned one; nothing was sent to it",
+                    host=known["name"],
+                    thing=f"{find['address']} port {find['port']}",
+                    wanted=f"SHA-256 {pinned}",
+                    seen=f"SHA-256 {find['fingerprint']}",
+                    next_step="if it was replaced on purpose, set the node's bmc_fingerprint to the new one with the node module",
+                    code="certificate_changed",
+                ),
+            )
+            return None
+        entry["references"] = self._references(entry)
+        return entry
+
+    def _known(self, find):
+        """The record of this BMC: by its certificate, which moves with it, else by its address."""
+        records = [record for record in self.records.values() if record.get("state") != "retired"]
+        if find.get("fingerprint"):
+            for record in records:
+                if record.get("bmc_fingerprint") == find["fingerprint"]:
+                    return record
+        for record in records:
+            if record.get("bmc_address") == find["address"] and (
+                len(find["protocols"]) > 1 or record.get("bmc_port") in (None, find["port"])
+            ):
+                return record
+        return None
+
+    def _references(self, entry):
+        """References of credentials to try, in order: the site credential where one can exist, then the factory ones."""
+        found = []
+        known, row, find = entry["known"], entry["row"], entry["find"]
+        if known and known.get("bmc_credential"):
+            found.append(known["bmc_credential"])
+        if row:
+            found.append(self._reference(row["serial"]))
+        if find.get("fingerprint"):
+            found.append(self._reference(find["fingerprint"][:16]))
+        found = [
+            reference
+            for reference in dict.fromkeys(found)
+            if reference not in self.options["factory"] and self.secrets.has(reference)
+        ]
+        return found + list(self.options["factory"])
+
+    def _reference(self, serial):
+        return self.options["site_reference"].replace("{serial}", str(serial))
+
+    def _target(self, find, **more):
+        return {
+            "address": find["address"],
+            "port": find["port"],
+            "protocol": find["protocols"][0],
+            "ipmi_port": self.options["ipmi_port"],
+            "fingerprint": find.get("fingerprint"),
+            "tls": "legacy" if find.get("legacy_tls") else None,
+            **more,
+        }
+
+    def _visit(self, entries):
+        targets = []
+        for entry in entries:
+            candidates, references = [], []
+            for reference in entry["references"]:
+                try:
+                    secret = self.secrets.get(reference)
+                except NotFound as error:
+                    self.warnings.append(str(error))
+                    continue
+                candidates.append(
+                    {"username": str(secret.get("username") or ""), "password": str(secret.get("password") or "")}
+                )
+                references.append(reference)
+            entry["references"], entry["candidates"] = references, candidates
+            wants_ipmi = (
+                (entry["row"] or {}).get("bmc_protocol") or (entry["known"] or {}).get("bmc_protocol")
+            ) == "ipmi"
+            entry["also_ipmi"] = wants_ipmi and entry["find"]["protocols"] == ["redfish", "ipmi"]
+            targets.append(
+                self._target(
+                    entry["find"],
+                    candidates=candidates,
+                    sections=self.options["sections"],
+                    also_ipmi=entry["also_ipmi"],
+                )
+            )
+        for entry, answer in zip(entries, self.far.visit(targets)):
+            if "error" in answer:
+                self._problem(entry, answer["error"])
+                self._login_failed(entry, answer["error"])
+                continue
+            entry["reference"] = entry["references"][answer["candidate"]]
+            entry["secret"] = entry["candidates"][answer["candidate"]]
+            entry["must_change"], entry["account_uri"] = answer.get("must_change"), answer.get("account_uri")
+            entry["info"] = answer.get("info")
+            if answer.get("ipmi_ok") is False:
+                self._problem(
+                    entry,
+                    Refused(
+                        "the list says that this node is driven by IPMI, but its BMC does not take the account over IPMI",
+                        host=(entry["row"] or {}).get("name") or entry["find"]["address"],
+                        thing=f"account {entry['secret']['username']}",
+                        next_step="switch on IPMI over LAN for the account, or list the node with protocol: redfish",
+                        code="ipmi_login",
+                    ),
+                    stop=False,
+                )
+            self._identify(entry)
+            if entry.get("error"):
+                continue
+            if entry["reference"] in self.options["factory"] and self.options["rotate"] or entry["must_change"]:
+                entry["rotation"] = True
+
+    def _identify(self, entry):
+        """Bind the answer to a serial and to the record and row of that serial."""
+        if entry["must_change"]:
+            return
+        serial = (entry["info"].get("system") or {}).get("serial")
+        if not serial:
+            self._problem(
+                entry,
+                Refused(
+                    "the BMC does not tell the serial of its server",
+                    host=entry["find"]["address"],
+                    thing="serial",
+                    seen="; ".join(entry["info"].get("warnings") or []) or "an empty value",
+                    next_step="a node is its chassis serial: read it off the server and register the node with the node module",
+                    code="no_serial",
+                ),
+            )
+            return
+        entry["serial"] = serial
+        entry["row"] = self.expected.get(serial)
+        known = self.records.get(serial)
+        pinned, seen = (known or {}).get("bmc_fingerprint"), entry["find"].get("fingerprint")
+        if known and pinned and seen and pinned != seen:
+            self._problem(
+                entry,
+                Conflict(
+                    "this server is known with another BMC certificate",
+                    host=known["name"],
+                    thing=f"{entry['find']['address']} port {entry['find']['port']}",
+                    wanted=f"SHA-256 {pinned}",
+                    seen=f"SHA-256 {seen}",
+                    next_step="if its BMC was replaced, set the node's bmc_fingerprint to the new one with the node module",
+                    code="certificate_changed",
+                ),
+            )
+            return
+        entry["known"] = known
+
+    def _refuse_doubles(self, entries):
+        by_serial = {}
+        for entry in entries:
+            if entry.get("info") and not entry.get("error"):
+                by_serial.setdefault(entry["serial"], []).append(entry)
+        for serial, group in by_serial.items():
+            if len(group) > 1:
+                where = ", ".join(entry["find"]["address"] for entry in group)
+                for entry in group:
+                    error = Conflict(
+                        "two BMCs tell the same serial",
+                        host=serial,
+                        thing="serial",
+                        seen=where,
+                        next_step="correct the serial of one board",
+                        code="double_serial",
+                    )
+                    self._problem(entry, error)
+                    entry.pop("rotation", None)
+
+    def _rotate(self, entries):
+        """Put each account on its site password: stored first, then recorded, then set, then proven."""
+        entries = [entry for entry in entries if not entry.get("error")]
+        targets = []
+        for entry in entries:
+            find = entry["find"]
+            reference = self._reference(
+                entry["serial"]
+                if entry.get("info")
+                else find["fingerprint"][:16]
+                if find.get("fingerprint")
+                else find["address"]
+            )
+            username = entry["secret"]["username"]
+            entry["site_reference"] = reference
+            self.changes.append(
+                Change(f"{find['address']}: password of {username}", "the factory's", f"a new one, kept as {reference}")
+            )
+            entry["changed"] = True
+            if self.check:
+                continue
+            if self.secrets.has(reference):
+                password = str(self.secrets.get(reference).get("password"))
+            else:
+                password = generate_password(self.options["password_length"])
+                self.secrets.put(reference, {"username": username, "password": password})
+            entry["new_password"] = password
+            if entry.get("info"):
+                self._save(entry, {"bmc_credential": reference}, state="registered")
+            targets.append(
+                (
+                    entry,
+                    self._target(
+                        find,
+                        username=username,
+                        password=entry["secret"]["password"],
+                        new_password=password,
+                        account_uri=entry.get("account_uri") if entry["must_change"] else None,
+                    ),
+                )
+            )
+        again = []
+        for (entry, target), answer in zip(targets, self.far.rotate([target for unused, target in targets])):
+            if "error" in answer:
+                self._problem(entry, answer["error"])
+                self._login_failed(entry, answer["error"])
+                continue
+            entry["reference"] = entry["site_reference"]
+            if not entry.get("info"):
+                again.append(
+                    (
+                        entry,
+                        {
+                            **target,
+                            "candidates": [{"username": target["username"], "password": target["new_password"]}],
+                            "sections": self.options["sections"],
+                        },
+                    )
+                )
+        for (entry, _unused), answer in zip(again, self.far.visit([target for unused, target in again])):
+            if "error" in answer or "info" not in answer:
+                self._problem(
+                    entry,
+                    answer.get("error") or {"code": "internal", "text": "the BMC still wants its password changed"},
+                )
+                continue
+            entry["info"], entry["must_change"] = answer["info"], False
+            self._identify(entry)
+
+    # writing down
+    def _record(self, entry):
+        """The node's whole record, then its state."""
+        if entry.get("error") or not entry.get("info"):
+            return
+        columns = {"parts": parts_of(entry["info"]), "facts": facts_of(entry["info"])}
+        reference = entry["reference"] if not (self.check and entry.get("rotation")) else entry["site_reference"]
+        self._save(entry, {**columns, "bmc_credential": reference}, state="manageable")
+        self._move(entry)
+
+    def _save(self, entry, more, state):
+        columns = columns_of(entry["find"], entry["info"], entry["row"], entry["known"], self.options)
+        columns.update(more)
+        serial = entry["serial"]
+        try:
+            if self.check or not self.registry:
+                plan = (
+                    self.registry.plan_node(serial, state=state, **columns)
+                    if self.registry
+                    else Plan([Change("state", None, state)])
+                )
+            else:
+                plan = self.registry.save_node(serial, self.actor, state=state, **columns)
+        except BaremetalError as error:
+            self._problem(entry, error)
+            return
+        name = columns["name"]
+        self.changes += [Change(f"{name}: {change.thing}", change.before, change.after) for change in plan.changes]
+        entry["changed"] = entry["changed"] or plan.changed
+        before = self.records.get(serial) or {"serial": serial, "state": state}
+        self.records[serial] = {**before, **{key: value for key, value in columns.items() if key != "parts"}}
+        entry["known"] = self.records[serial]
+
+    def approved(self, entry):
+        """(may it become available, why not)."""
+        row, record = entry["row"], self.records[entry["serial"]]
+        if not self.expected:
+            return True, None
+        if row is None:
+            if self.options["approve"] == "all":
+                return True, None
+            return False, "it is not in the expected-servers list: add it there (or run with discover_approve: all)"
+        wrong = {
+            key: (row[key], record.get(key))
+            for key in PLACE
+            if row.get(key) is not None and row[key] != record.get(key)
+        }
+        if wrong and not self.options["accept_misplaced"]:
+            text = ", ".join(f"{key} {seen} instead of {wanted}" for key, (wanted, seen) in sorted(wrong.items()))
+            return False, f"it is in the wrong place ({text}): move it, or correct the list"
+        return True, None
+
+    def _move(self, entry):
+        """Towards `available`, by the transitions that the lifecycle has; nodes in later states stay where they are."""
+        if entry.get("error"):
+            return
+        serial = entry["serial"]
+        allowed, why_not = self.approved(entry)
+        entry["pending"] = why_not
+        rotated = entry["reference"] not in self.options["factory"] or not self.options["rotate"] or self.check
+        while rotated and self.records[serial]["state"] in EARLY:
+            state = self.records[serial]["state"]
+            new = {"manageable": "available", "verifying_failed": "verifying", "inspecting_failed": "inspecting"}.get(
+                state, "manageable"
+            )
+            if new == "available" and not allowed:
+                break
+            reason = {"manageable": "BMC login and inventory succeeded", "available": "no baseline is asked for"}.get(
+                new, "seen by discovery"
+            )
+            if not self._transition(entry, state, new, reason):
+                break
+        entry["state"] = self.records[serial]["state"]
+
+    def _transition(self, entry, old, new, reason):
+        serial = entry["serial"]
+        if not self.check and self.registry:
+            try:
+                self.registry.transition(serial, old, new, self.actor, reason)
+            except BaremetalError as error:
+                self._problem(entry, error)
+                return False
+        self.changes.append(Change(f"{self.records[serial].get('name') or serial}: state", old, new))
+        self.records[serial]["state"] = new
+        entry["changed"] = True
+        return True
+
+    def _login_failed(self, entry, error):
+        """Put the failure where `why` finds it, for a node that is early in its life. Of an unknown BMC only the list can tell whose it is."""
+        known, row = entry["known"], entry["row"]
+        serial = known["serial"] if known else row["serial"] if row else None
+        if serial is None or (known and known["state"] not in EARLY) or not self.registry:
+            return
+        entry["serial"] = serial
+        if known is None:
+            info = {"system": {"serial": serial}, "location": {}}
+            columns = columns_of(entry["find"], info, row, None, self.options)
+            columns.pop("platform", None)
+            # Nobody has logged in yet, so nothing proves that this certificate is that server's: it is pinned when the login works.
+            columns.pop("bmc_fingerprint", None)
+            try:
+                plan = (self.registry.plan_node if self.check else self.registry.save_node)(
+                    *((serial,) if self.check else (serial, self.actor)), state="registered", **columns
+                )
+            except BaremetalError as trouble:
+                self._problem(entry, trouble)
+                return
+            self.changes += [
+                Change(f"{columns['name']}: {change.thing}", change.before, change.after) for change in plan.changes
+            ]
+            self.records[serial] = {"serial": serial, "state": "registered", **columns}
+            entry["known"] = self.records[serial]
+        reason = f"{error.get('message') or error.get('text')}" + (f" ({error['seen']})" if error.get("seen") else "")
+        path = {"registered": ("verifying", "verifying_failed"), "verifying": ("verifying_failed",)}.get(
+            self.records[serial]["state"], ()
+        )
+        for new in path:
+            if not self._transition(entry, self.records[serial]["state"], new, reason):
+                return
+
+    def _silent(self, seen):
+        """Known or listed BMCs inside the ranges that do not answer: a problem each, by name."""
+        answered = {find["address"] for find in seen["bmcs"]}
+        asked = {address for address, unused in scan.parse_ranges(self.options["ranges"], self.options["port"])}
+        listed = {
+            **self.expected,
+            **{serial: record for serial, record in self.records.items() if record.get("state") != "retired"},
+        }
+        other = {entry["address"]: entry for entry in seen["others"]}
+        for serial, row in sorted(listed.items()):
+            address = row.get("bmc_address")
+            if not address or address not in asked or address in answered:
+                continue
+            reason = other[address].get("reason") or "what answers is no BMC" if address in other else "no answer"
+            error = Unreachable(
+                "its BMC does not answer",
+                host=row.get("name") or serial,
+                thing=address,
+                seen=reason,
+                next_step="check the power, the cable and the address of the BMC",
+            )
+            known = self.records.get(serial)
+            find = {
+                "address": address,
+                "port": self.options["port"],
+                "protocols": [row.get("bmc_protocol") or "redfish"],
+            }
+            entry = {"find": find, "known": known, "row": self.expected.get(serial), "serial": serial, "changed": False}
+            self._problem(entry, error)
+            self._login_failed(entry, error.as_result()["error"])
+
+    def _save_expected(self, have, wanted):
+        stored = {
+            key: {column: row.get(column) for column in ("serial", "name", *PLACE)} for key, row in wanted.items()
+        }
+        stored = {
+            key: {column: None if value is None else str(value) for column, value in row.items()}
+            for key, row in stored.items()
+        }
+        plan = Plan([Change(f"expected {key}", have.get(key), stored.get(key)) for key in sorted({*have, *stored})])
+        if plan.changed and not self.check and self.registry:
+            self.registry.save_expected(list(stored.values()), self.actor)
+        self.changes += plan.changes
+
+    def _problem(self, entry, error, stop=True):
+        """Note what is wrong with one BMC; the others go on. `error`: a BaremetalError or the dict of one that came from elsewhere."""
+        if isinstance(error, BaremetalError):
+            error = {**error.as_result()["error"], "text": str(error)}
+        if stop:
+            entry["error"] = error.get("text")
+        row = entry.get("row") or entry.get("known") or {}
+        self.problems.append(
+            {
+                "code": error.get("code"),
+                "host": row.get("name") or entry.get("serial") or entry["find"]["address"],
+                "address": entry["find"]["address"],
+                "serial": entry.get("serial"),
+                "msg": error.get("text") or error.get("message"),
+            }
+        )
+
+    def _report(self, seen, entries):
+        plan = Plan(self.changes)
+        records = [record for record in self.records.values() if record.get("state") != "retired"]
+        report = {
+            "changed": plan.changed,
+            "diff": plan.diff(),
+            "asked": seen["asked"],
+            "silent": len(seen["silent"]),
+            "others": seen["others"],
+            "problems": self.problems,
+            "warnings_of_discovery": list(
+                dict.fromkeys(
+                    self.warnings
+                    + [text for entry in entries if entry.get("info") for text in entry["info"].get("warnings") or []]
+                )
+            ),
+            "bmcs": [
+                {
+                    "address": entry["find"]["address"],
+                    "port": entry["find"]["port"],
+                    "protocols": entry["find"]["protocols"],
+                    "fingerprint": entry["find"].get("fingerprint"),
+                    "serial": entry.get("serial"),
+                    "name": (self.records.get(entry.get("serial")) or {}).get("name"),
+                    "state": (self.records.get(entry.get("serial")) or {}).get("state"),
+                    "pending": entry.get("pending"),
+                    "changed": entry["changed"],
+                    "error": entry.get("error"),
+                }
+                for entry in entries
+            ],
+            **(
+                compare(self.expected, records)
+                if self.expected
+                else {"missing": [], "unexpected": [], "misplaced": [], "matched": []}
+            ),
+        }
+        named = sum(1 for entry in entries if not entry.get("error"))
+        report["msg"] = (
+            f"{report['asked']} addresses asked: {len(entries)} BMCs ({named} read), {len(report['others'])} other hosts, {report['silent']} silent; "
+            f"{len(report['missing'])} missing, {len(report['unexpected'])} unexpected, {len(report['misplaced'])} misplaced, {len(self.problems)} problems"
+        )
+        return report

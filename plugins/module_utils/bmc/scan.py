@@ -1,0 +1,233 @@
+# Finds BMCs in address ranges without any credentials, and tells them from other hosts.
+#
+# Silent addresses cost one connection timeout, many at a time. A TLS answer on the Redfish port is asked for the service root; an address that answers
+# the IPMI question "which authentication do you know" (it needs no login) is a BMC too. The certificate's fingerprint is recorded, not trusted.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import errno
+import http.client
+import ipaddress
+import json
+import re
+import select
+import socket
+import ssl
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from ..core.errors import InvalidInput
+from . import tls, transform
+
+MOST_ADDRESSES = 65536
+# RMCP presence ping (ASF 2.0, 3.2.4.2) and IPMI 2.0 22.13 Get Channel Authentication Capabilities, for channel "this one" and privilege administrator.
+PRESENCE_PING = bytes.fromhex("0600ff06000011be80000000")
+CAPABILITIES = bytes.fromhex("0600ff07000000000000000000092018c88100388e04b5")
+
+
+def parse_ranges(ranges, port=443, limit=MOST_ADDRESSES):
+    """[(address, port)] in order and without doubles, from `10.0.0.0/24`, `10.0.0.5-10.0.0.9`, `10.0.0.5-9`, single addresses; each with `:port` allowed."""
+    found = {}
+    for entry in ranges:
+        text, number = str(entry).strip(), port
+        match = re.fullmatch(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<v4>[0-9./-]+))(?::(?P<port>\d+))?", text)
+        if match:
+            text = match["v6"] or match["v4"]
+            number = int(match["port"] or port)
+        try:
+            for address in _expand(text, limit):
+                found[(str(address), number)] = None
+                if len(found) > limit:
+                    raise InvalidInput(
+                        "these are too many addresses for one scan",
+                        thing="ranges",
+                        wanted=f"at most {limit}",
+                        seen=entry,
+                    )
+        except ValueError as error:
+            raise InvalidInput(
+                "this is no address range",
+                thing="ranges",
+                wanted="10.0.0.0/24, 10.0.0.5-10.0.0.9, or one address",
+                seen=f"{entry} ({error})",
+            )
+    return list(found)
+
+
+def _expand(text, limit):
+    if "/" in text:
+        network = ipaddress.ip_network(text, strict=False)
+        if network.num_addresses > limit + 2:
+            raise InvalidInput(
+                "these are too many addresses for one scan", thing="ranges", wanted=f"at most {limit}", seen=text
+            )
+        yield from network.hosts() if network.num_addresses > 1 else [network.network_address]
+        return
+    if "-" in text:
+        first, unused, last = (part.strip() for part in text.partition("-"))
+        start = ipaddress.ip_address(first)
+        if last.isdigit():
+            last = first.rpartition(".")[0] + "." + last
+        end = ipaddress.ip_address(last)
+        if int(end) < int(start):
+            raise ValueError("it ends before it begins")
+        if int(end) - int(start) >= limit:
+            raise InvalidInput(
+                "these are too many addresses for one scan", thing="ranges", wanted=f"at most {limit}", seen=text
+            )
+        for number in range(int(start), int(end) + 1):
+            yield type(start)(number)
+        return
+    yield ipaddress.ip_address(text)
+
+
+def ipmi_presence(addresses, port=623, wait_s=1.5):
+    """The addresses that answer as an IPMI BMC; one socket a family, all at once, asked twice because UDP may drop."""
+    found = set()
+    for family, version in ((socket.AF_INET, 4), (socket.AF_INET6, 6)):
+        mine = [address for address in addresses if ipaddress.ip_address(address).version == version]
+        if not mine:
+            continue
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            for round_wait in (wait_s * 0.4, wait_s * 0.6):
+                for number, address in enumerate(address for address in mine if address not in found):
+                    for packet in (PRESENCE_PING, CAPABILITIES):
+                        try:
+                            sock.sendto(packet, (address, port))
+                        except OSError:
+                            pass  # no route, or the send buffer is full: the second round comes
+                    if number % 64 == 63:
+                        _collect(sock, found, mine, 0.005)
+                _collect(sock, found, mine, round_wait)
+                if len(found) == len(mine):
+                    break
+    return found
+
+
+def _collect(sock, found, asked, wait_s):
+    end = time.monotonic() + wait_s
+    asked = set(asked)
+    while len(found) < len(asked):
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([sock], [], [], left)[0]:
+            return
+        try:
+            data, sender = sock.recvfrom(2048)
+        except OSError:
+            continue  # an ICMP refusal of an earlier packet
+        if len(data) >= 4 and data[0] == 0x06 and data[3] & 0x1F in (0x06, 0x07) and sender[0] in asked:
+            found.add(sender[0])
+
+
+def probe(address, port, timeout=2.0):
+    """What answers on the Redfish port: {kind: redfish|other|silent, fingerprint, vendor, product, uuid, server}. No credentials are sent."""
+    try:
+        raw = socket.create_connection((address, port), timeout=timeout)
+    except OSError as error:
+        refused = error.errno == errno.ECONNREFUSED
+        return {"kind": "silent", "reason": "refused" if refused else "no answer"}
+    found = {"kind": "other", "fingerprint": None}
+    with raw:
+        raw.settimeout(max(timeout, 5.0))
+        try:
+            secure = tls.context_for("insecure").wrap_socket(raw, server_hostname=address)
+        except (ssl.SSLError, OSError) as error:
+            if not isinstance(error, ssl.SSLError):
+                return {**found, "reason": f"no TLS ({error})"}
+            return _probe_legacy(address, port, timeout, found)
+        with secure:
+            return _ask_root(secure, address, found)
+
+
+def _probe_legacy(address, port, timeout, found):
+    """Old BMCs only speak TLS 1.0 or old ciphers; a second connection asks in that way."""
+    try:
+        with socket.create_connection((address, port), timeout=timeout) as raw:
+            raw.settimeout(max(timeout, 5.0))
+            with tls.context_for("legacy", checked=False).wrap_socket(raw, server_hostname=address) as secure:
+                return {**_ask_root(secure, address, found), "legacy_tls": True}
+    except OSError as error:
+        return {**found, "reason": f"no TLS ({error})"}
+
+
+def _ask_root(secure, address, found):
+    found["fingerprint"] = tls.fingerprint_of(secure.getpeercert(binary_form=True))
+    try:
+        for path in ("/redfish/v1/", "/redfish/v1"):
+            host = f"[{address}]" if ":" in address else address
+            keep = "keep-alive" if path.endswith("/") else "close"
+            head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: {keep}\r\n\r\n"
+            secure.sendall(head.encode())
+            answer = http.client.HTTPResponse(secure, method="GET")
+            answer.begin()
+            text = answer.read(1 << 20)
+            found.setdefault("server", answer.getheader("Server"))
+            if answer.status == 200:
+                root = json.loads(text)
+                if isinstance(root, dict) and (
+                    "RedfishVersion" in root or "ServiceRoot" in str(root.get("@odata.type"))
+                ):
+                    return {
+                        **found,
+                        "kind": "redfish",
+                        "vendor": transform.bmc_identity(root, {}, {})["vendor"],
+                        "product": transform.text(root, "Product") or None,
+                        "uuid": transform.text(root, "UUID").lower() or None,
+                    }
+                break
+            if answer.status not in (301, 302, 307, 308) or answer.will_close:
+                break
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        found["reason"] = f"no usable answer ({error})"
+    return found
+
+
+def scan(ranges, port=443, ipmi_port=623, timeout=1.5, concurrency=128):
+    """Ask every address. Returns {bmcs: [...], others: [...], silent: [addresses], asked: N}.
+
+    A BMC: {address, port, protocols, fingerprint, vendor, product, uuid, legacy_tls}; `others` answered TLS or TCP but are no BMC.
+    """
+    targets = parse_ranges(ranges, port)
+    with ThreadPoolExecutor(max_workers=max(1, min(concurrency, len(targets) or 1))) as pool:
+        waiting = [(target, pool.submit(probe, target[0], target[1], timeout)) for target in targets]
+        # One question for all, while the pool works; a second BMC on another port of one address (tests, gateways) has no IPMI of its own.
+        answering = (
+            ipmi_presence(list(dict.fromkeys(address for address, unused in targets)), ipmi_port)
+            if ipmi_port
+            else set()
+        )
+        seen = [(target, future.result()) for target, future in waiting]
+    found = {"bmcs": [], "others": [], "silent": [], "asked": len(targets)}
+    for (address, number), answer in seen:
+        ipmi = address in answering
+        if answer["kind"] == "redfish":
+            answer.pop("kind")
+            found["bmcs"].append(
+                {"address": address, "port": number, "protocols": ["redfish"] + (["ipmi"] if ipmi else []), **answer}
+            )
+        elif ipmi:
+            found["bmcs"].append(
+                {
+                    "address": address,
+                    "port": ipmi_port,
+                    "protocols": ["ipmi"],
+                    "fingerprint": None,
+                    "vendor": None,
+                    "product": None,
+                    "uuid": None,
+                }
+            )
+        elif answer["kind"] == "other":
+            found["others"].append(
+                {
+                    "address": address,
+                    "port": number,
+                    **{key: value for key, value in answer.items() if key in ("server", "reason", "fingerprint")},
+                }
+            )
+        elif answer["reason"] == "refused":
+            found["others"].append({"address": address, "port": number, "reason": "refuses connections"})
+        else:
+            found["silent"].append(address)
+    return found

@@ -1,0 +1,204 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# Find BMCs, take them over, record their servers.
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bmc_discover
+short_description: Find BMCs in address ranges, take them over and record their servers in the registry
+version_added: "0.1.0"
+author: aicluster contributors (@aicluster)
+description:
+  - Asks every address of the ranges, without credentials, whether it is a BMC, and tells BMCs from other hosts.
+  - Pins the certificate of a new BMC; a known one that shows another certificate is reported and nothing is sent to it.
+  - Logs in with the site credential where the BMC has one, else with the factory credentials. Each is tried once.
+  - Replaces a factory password by a random one of its own for each BMC. It is stored before it is set on the BMC, and verified by logging in.
+  - Reads the hardware and records node, parts and facts in the registry. New nodes become C(manageable), and C(available) when they are expected.
+  - Compares with the list of expected servers and reports what is missing, unexpected or in the wrong place.
+  - Trouble with one BMC is an entry in RV(problems) and never stops the others; the task itself does not fail for it.
+  - A second run changes nothing. In check mode nothing is written anywhere.
+options:
+  ranges:
+    description:
+      - Addresses to ask, such as C(10.0.0.0/24), C(10.0.0.5-10.0.0.9), C(10.0.0.5-9) or C(10.0.0.5). C(:port) may follow.
+    type: list
+    elements: str
+  port:
+    description:
+      - Port of the Redfish services.
+    type: int
+    default: 443
+  ipmi_port:
+    description:
+      - Port of IPMI over LAN. V(0) leaves IPMI out.
+    type: int
+    default: 623
+  scan_timeout:
+    description:
+      - Seconds after which an address counts as silent.
+    type: float
+    default: 1.5
+  concurrency:
+    description:
+      - BMCs that are worked on at the same time.
+    type: int
+    default: 16
+  factory_credentials:
+    description:
+      - Names of entries in the secret store to try on new BMCs, in this order.
+    type: list
+    elements: str
+    default: []
+  rotate:
+    description:
+      - Whether factory passwords are replaced. Without it, a node is recorded with its factory credential and waits in C(manageable).
+    type: bool
+    default: true
+  site_credential:
+    description:
+      - Name of each BMC's own entry in the secret store. C({serial}) stands for the serial of the server.
+    type: str
+    default: bmc/{serial}
+  password_length:
+    description:
+      - Length of the random passwords, from 12 to 20. IPMI takes no more than 20 bytes.
+    type: int
+    default: 16
+  expected:
+    description:
+      - Servers that should be there. Each row has C(serial) and any of C(name), C(site), C(rack), C(slot), C(role), C(platform), C(tenant),
+        C(protocol) (how power is driven, C(redfish) or C(ipmi)), C(bmc_address), C(provision_mac), C(provision_ip), C(provision_prefix), C(ansible_host).
+      - Without this and O(expected_file) the list that the registry holds counts. With an empty list every server is welcome.
+    type: list
+    elements: dict
+  expected_file:
+    description:
+      - The same as a file on the controller, CSV (first row names the columns) or YAML.
+    type: path
+  approve:
+    description:
+      - Which servers may become C(available). Others are recorded under a name made of their serial and wait in C(manageable).
+    type: str
+    choices: [expected, all]
+    default: expected
+  accept_misplaced:
+    description:
+      - Whether a server in another place than the list says may become C(available).
+    type: bool
+    default: false
+  provision_nic:
+    description:
+      - Slot of the network interface that boots from the network. Default is the first that the BMC lists.
+    type: str
+  sections:
+    description:
+      - Parts of the inventory to read. Default is all. See M(aicluster.baremetal.bmc_info).
+    type: list
+    elements: str
+    choices: [system, bmc, processors, memory, nics, drives, gpus, firmware, boot]
+  registry:
+    description:
+      - URL of the registry. Default is the setting C(aicluster_registry).
+    type: str
+  secrets:
+    description:
+      - Path of the secret store. Default is the setting C(aicluster_secrets).
+    type: str
+  errand:
+    description:
+      - Used by the action plugin only, for the part of the work that C(delegate_to) sends to another machine.
+    type: str
+    choices: [scan, visit, rotate]
+    default: scan
+  targets:
+    description:
+      - Used by the action plugin only, with O(errand).
+    type: str
+requirements:
+  - "sushy (Redfish) and pyghmi (IPMI), on the controller, or on the host of delegate_to"
+notes:
+  - With C(delegate_to) the BMCs are asked from that host; registry and secret store stay with the controller.
+attributes:
+  check_mode:
+    description: Can run in check mode and say what would change without changing anything.
+    support: full
+  diff_mode:
+    description: Shows what changes, in check mode too.
+    support: full
+seealso:
+  - module: aicluster.baremetal.bmc_info
+  - module: aicluster.baremetal.bmc_account
+"""
+
+EXAMPLES = r"""
+- name: Take over the BMCs of a row of racks
+  aicluster.baremetal.bmc_discover:
+    ranges: [10.20.0.0/22]
+    factory_credentials: [factory-supermicro, factory-dell]
+    expected_file: /srv/delivery/row-7.csv
+  register: found
+
+- name: Look into another room, from the machine that can reach it
+  aicluster.baremetal.bmc_discover:
+    ranges: [192.168.10.1-200]
+    factory_credentials: [factory]
+  delegate_to: room2-gateway
+"""
+
+RETURN = r"""
+bmcs:
+  description:
+    - One entry for each BMC, with address, port, protocols, fingerprint, serial, name, state, changed, C(error) (text or null)
+      and C(pending) (why it does not become available, or null).
+  returned: success
+  type: list
+  elements: dict
+others:
+  description: Hosts that answered and are no BMC.
+  returned: success
+  type: list
+  elements: dict
+silent:
+  description: Number of addresses that did not answer. (A list, when the module was started without its action plugin.)
+  returned: success
+  type: raw
+asked:
+  description: Number of addresses that were asked.
+  returned: success
+  type: int
+missing:
+  description: Expected servers that were not found, or whose BMC let nobody in.
+  returned: success
+  type: list
+  elements: dict
+unexpected:
+  description: Servers in the registry that nobody expected.
+  returned: success
+  type: list
+  elements: dict
+misplaced:
+  description: Servers that are somewhere else than expected; C(differences) has the expected and the found value of each column.
+  returned: success
+  type: list
+  elements: dict
+matched:
+  description: Servers that are where they are expected.
+  returned: success
+  type: list
+  elements: dict
+problems:
+  description: What went wrong with single BMCs, each with code, host, address, serial and msg.
+  returned: success
+  type: list
+  elements: dict
+warnings_of_discovery:
+  description: What could not be read.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.doors.discover import main
+
+if __name__ == "__main__":
+    main()
