@@ -38,7 +38,8 @@ async def _run(simulator: Simulator) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bmc_simulator", description="BMCs (Redfish, IPMI) of a virtual lab.")
-    parser.add_argument("--config", required=True, metavar="LAB.JSON", help="the description of the lab")
+    parser.add_argument("path", nargs="?", metavar="LAB.JSON", help="the description of the lab")
+    parser.add_argument("--config", metavar="LAB.JSON", help="the same, as an option")
     parser.add_argument("--check", action="store_true", help="check the description and end")
     parser.add_argument(
         "--keep-nodes",
@@ -47,19 +48,22 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--die-with", type=int, metavar="PID", help="end when this process, the parent, ends")
     options = parser.parse_args(argv)
+    path = options.config or options.path
+    if not path:
+        parser.error("which lab? Give the path of its lab.json")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     if options.die_with:
         _die_with(options.die_with)
     try:
-        lab = load_lab(options.config)
+        lab = load_lab(path)
     except SchemaError as error:
         print(
-            f"{options.config} does not describe a lab:\n" + "\n".join(f"  {problem}" for problem in error.problems),
+            f"{path} does not describe a lab:\n" + "\n".join(f"  {problem}" for problem in error.problems),
             file=sys.stderr,
         )
         return 2
     if options.check:
-        print(f"{options.config}: {len(lab['nodes'])} nodes")
+        print(f"{path}: {len(lab['nodes'])} nodes")
         return 0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-# What a simulated server is made of: GPU profiles and parts with serial numbers that are derived from the node's serial number.
+# What a simulated server is made of: GPU profiles, and parts whose serial numbers are derived from the node's.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
@@ -14,35 +14,31 @@ FAULT = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class GpuProfile:
-    """One GPU complement. Memory as the vendor's data sheets print it, in GiB as the driver counts it."""
+    """One GPU complement. Memory as the vendor's data sheets print it."""
 
     model: str
     count: int
     memory_gib: int
-    architecture: str
+    memory_type: str
 
 
+# The same names as the profiles of the simulated instruments (role lab_instruments), and more for fleets of driver none.
 GPU_PROFILES: dict[str, GpuProfile] = {
-    "a100x8": GpuProfile("NVIDIA A100-SXM4-80GB", 8, 80, "Ampere"),
-    "h100x8": GpuProfile("NVIDIA H100 80GB HBM3", 8, 80, "Hopper"),
-    "h200x8": GpuProfile("NVIDIA H200", 8, 141, "Hopper"),
-    "b200x8": GpuProfile("NVIDIA B200", 8, 180, "Blackwell"),
+    "a100x4": GpuProfile("NVIDIA A100-SXM4-80GB", 4, 80, "HBM2E"),
+    "a100x8": GpuProfile("NVIDIA A100-SXM4-80GB", 8, 80, "HBM2E"),
+    "h100x8": GpuProfile("NVIDIA H100 80GB HBM3", 8, 80, "HBM3"),
+    "h200x8": GpuProfile("NVIDIA H200", 8, 141, "HBM3"),
+    "b200x8": GpuProfile("NVIDIA B200", 8, 180, "HBM3"),
 }
 
 
-def _digits(*parts: str, length: int) -> str:
-    return str(int(hashlib.sha256("/".join(parts).encode()).hexdigest(), 16))[-length:]
-
-
 def gpu_serials(node_serial: str, profile: str | None) -> list[str]:
-    """Serial numbers of the GPUs, in slot order: 13 digits, the same for the same node serial and index."""
-    if not profile:
-        return []
-    return ["16" + _digits(node_serial, "gpu", str(index), length=11) for index in range(GPU_PROFILES[profile].count)]
+    """Serial numbers of the GPUs, in slot order: those that the simulated instruments of the node show."""
+    return [f"SIM-{node_serial}-G{index}" for index in range(GPU_PROFILES[profile].count)] if profile else []
 
 
-def dimm_serials(node_serial: str, count: int) -> list[str]:
-    return [_digits(node_serial, "dimm", str(index), length=8) for index in range(count)]
+def _dimm_serial(node_serial: str, index: int) -> str:
+    return str(int(hashlib.sha256(f"{node_serial}/dimm/{index}".encode()).hexdigest(), 16))[-8:]
 
 
 def dimms(node: dict[str, Any]) -> list[dict[str, Any]]:
@@ -50,8 +46,8 @@ def dimms(node: dict[str, Any]) -> list[dict[str, Any]]:
     total = node["memory_mib"]
     count = 2 if total % 2 == 0 else 1
     return [
-        {"slot": f"DIMM{index}", "size_mib": total // count, "serial": serial}
-        for index, serial in enumerate(dimm_serials(node["serial"], count))
+        {"slot": f"DIMM{index}", "size_mib": total // count, "serial": _dimm_serial(node["serial"], index)}
+        for index in range(count)
     ]
 
 
@@ -60,7 +56,6 @@ def oem_strings(node: dict[str, Any]) -> list[str]:
     strings = ["aicluster.simulated=true"]
     if node["gpu_profile"]:
         strings.append(f"aicluster.gpu_profile={node['gpu_profile']}")
-        strings.append("aicluster.gpu_serials=" + ",".join(gpu_serials(node["serial"], node["gpu_profile"])))
     if node["fault"]:
         strings.append(f"aicluster.fault={node['fault']}")
     return strings

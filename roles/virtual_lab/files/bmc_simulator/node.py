@@ -345,6 +345,10 @@ class Node:
             await self.driver.set_boot(then)
         self.save()
 
+    async def machine_restarted(self) -> None:
+        """The driver ended the machine for a reset that needs a new one (the caller holds the power lock)."""
+        await self._power_on()
+
     async def crash(self) -> None:
         """Control socket: the machine dies, the BMC sees it as power lost."""
         async with self._power_lock:
