@@ -59,7 +59,6 @@ import re
 
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
-from ansible.utils.unsafe_proxy import wrap_var
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
@@ -68,6 +67,14 @@ from ansible_collections.aicluster.baremetal.plugins.plugin_utils import (
     settings,
     workers,  # noqa: F401  arms the controller's forks
 )
+
+try:
+    from ansible.utils.unsafe_proxy import wrap_var
+except ImportError:  # ansible-core after 2.22: strings of an inventory plugin are never templates there
+
+    def wrap_var(value):
+        return value
+
 
 # Variable of a host: column of the node.
 _VARIABLES = {

@@ -159,7 +159,7 @@ class Database:
                     thing=f"registry {self.shown}",
                     next_step="find it with `fuser` on the file, or use PostgreSQL for many controllers",
                 ) from error
-            if isinstance(error, sa.exc.OperationalError):
+            if isinstance(error, sa.exc.OperationalError) or "not a database" in text:
                 raise errors.Unreachable(
                     "the registry database cannot be used",
                     thing=f"registry {self.shown}",

@@ -1,0 +1,226 @@
+# Nodes: create, update, parts, expected servers, bare transitions.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
+
+ME = "tester@here"
+GPU = {"kind": "gpu", "slot": "0", "model": "H100", "serial": "G-1", "firmware": "96.1"}
+DISK = {"kind": "drive", "slot": "0", "model": "PM9", "serial": "D-1", "size_bytes": 10}
+
+
+def test_plan_and_save_agree_and_the_second_time_changes_nothing(registry):
+    columns = {"name": "gpu01", "rack": "r1", "bmc_port": "443", "parts": [GPU, DISK], "facts": {"cpus": 2}}
+    plan = registry.plan_node("S1", **columns)
+    assert plan.changed
+    with pytest.raises(errors.NotFound):
+        registry.node("S1")
+    saved = registry.save_node("S1", ME, **columns)
+    assert saved.diff() == plan.diff()
+    assert not registry.plan_node("S1", **columns).changed
+    rows = registry.verify_audit()["rows"]
+    before = registry.node("S1")["last_seen"]
+    assert not registry.save_node("S1", ME, **columns).changed
+    assert registry.node("S1")["last_seen"] > before
+    assert registry.verify_audit()["rows"] == rows
+
+
+def test_a_node_is_found_by_name_and_by_serial(registry):
+    registry.save_node("S1", ME, name="gpu01")
+    assert registry.node("gpu01") == registry.node("S1")
+    with pytest.raises(errors.NotFound, match="gpu09"):
+        registry.node("gpu09")
+
+
+def test_only_given_columns_are_touched(registry):
+    registry.save_node("S1", ME, name="gpu01", rack="r1", slot="u1")
+    plan = registry.save_node("S1", ME, slot="u2")
+    assert plan.diff() == {"before": 'slot: "u1"\n', "after": 'slot: "u2"\n'}
+    assert registry.node("S1")["rack"] == "r1"
+
+
+def test_a_new_node_starts_registered_or_manageable_and_an_old_one_keeps_its_state(registry):
+    registry.save_node("S1", ME, name="gpu01")
+    assert registry.node("S1")["state"] == "registered"
+    registry.save_node("S2", ME, name="gpu02", state="manageable")
+    registry.transition("S2", "manageable", "available", ME)
+    assert not registry.save_node("S2", ME, name="gpu02", state="manageable").changed
+    assert registry.node("S2")["state"] == "available"
+    with pytest.raises(errors.InvalidInput):
+        registry.save_node("S3", ME, name="gpu03", state="active")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("provision_mac", "52:54"),
+        ("name", "GPU 01"),
+        ("name", ""),
+        ("bmc_port", 70000),
+        ("bmc_port", "x"),
+        ("bmc_protocol", "ssh"),
+        ("bmc_fingerprint", "abc"),
+        ("maintenance", "yes"),
+        ("state_since", "2020"),
+        ("parts", [{"kind": "gpu"}]),
+        ("parts", [GPU, GPU]),
+    ],
+)
+def test_wrong_input_is_refused_and_nothing_is_written(registry, column, value):
+    with pytest.raises(errors.InvalidInput):
+        registry.save_node("S1", ME, **{"name": "gpu01", column: value})
+    assert registry.nodes() == []
+
+
+def test_values_are_stored_in_one_form(registry):
+    registry.save_node("S1", ME, name="gpu01", provision_mac="52-54-00-AA-BB-CC", bmc_fingerprint="AB:" * 31 + "AB")
+    node = registry.node("S1")
+    assert node["provision_mac"] == "52:54:00:aa:bb:cc"
+    assert node["bmc_fingerprint"] == "ab" * 32
+
+
+def test_a_swapped_part_is_recorded_and_the_old_one_kept(registry):
+    registry.save_node("S1", ME, name="gpu01", parts=[GPU, DISK])
+    plan = registry.save_node("S1", ME, parts=[{**GPU, "serial": "G-2"}])
+    assert [change.thing for change in plan.changes] == ["part gpu 0"]
+    history = registry.parts("S1", history=True)
+    assert [(part["serial"], part["until"] is None) for part in history if part["kind"] == "gpu"] == [
+        ("G-1", False),
+        ("G-2", True),
+    ]
+    # A kind that was not read is not gone.
+    assert [part["serial"] for part in registry.node("S1")["parts"]] == ["D-1", "G-2"]
+    assert registry.node("S1")["parts"][0]["size_bytes"] == 10
+
+
+def test_a_part_that_is_gone_ends(registry):
+    registry.save_node("S1", ME, name="gpu01", parts=[GPU, {**GPU, "slot": "1", "serial": "G-2"}])
+    plan = registry.save_node("S1", ME, parts=[GPU])
+    assert [(change.thing, change.after) for change in plan.changes] == [("part gpu 1", None)]
+    assert len(registry.node("S1")["parts"]) == 1
+
+
+def test_new_firmware_is_the_same_part(registry):
+    registry.save_node("S1", ME, name="gpu01", parts=[GPU])
+    since = registry.node("S1")["parts"][0]["since"]
+    assert registry.save_node("S1", ME, parts=[{**GPU, "firmware": "97.0"}]).changed
+    part = registry.node("S1")["parts"][0]
+    assert (part["firmware"], part["since"]) == ("97.0", since)
+    assert len(registry.parts("S1", history=True)) == 1
+
+
+def test_facts_show_only_what_changed(registry):
+    registry.save_node("S1", ME, name="gpu01", facts={"a": 1, "b": [1, 2]})
+    plan = registry.save_node("S1", ME, facts={"a": 1, "c": 3})
+    assert [(change.thing, change.before, change.after) for change in plan.changes] == [
+        ("facts.b", [1, 2], None),
+        ("facts.c", None, 3),
+    ]
+
+
+def test_a_name_belongs_to_one_living_node(registry):
+    registry.save_node("S1", ME, name="gpu01")
+    with pytest.raises(errors.Conflict, match="S1"):
+        registry.save_node("S2", ME, name="gpu01")
+    registry.transition("gpu01", "registered", "retired", ME)
+    registry.save_node("S2", ME, name="gpu01")
+    assert registry.node("gpu01")["serial"] == "S2"
+    assert registry.node("S1")["state"] == "retired"
+
+
+def test_nodes_filters(registry):
+    registry.save_node("S2", ME, name="gpu02", rack="r1")
+    registry.save_node("S1", ME, name="gpu01", rack="r2", state="manageable")
+    registry.save_node("S3", ME, name="gpu03", rack="r1")
+    registry.transition("S3", "registered", "retired", ME)
+
+    def names(**filters):
+        return [node["name"] for node in registry.nodes(**filters)]
+
+    assert names() == ["gpu01", "gpu02"]
+    assert names(state="registered") == ["gpu02"]
+    assert names(state=["registered", "retired"]) == ["gpu02", "gpu03"]
+    assert names(names=["gpu01", "S3"]) == ["gpu01", "gpu03"]
+    assert names(rack="r1") == ["gpu02"]
+    assert names(names=[]) == []
+    with pytest.raises(errors.InvalidInput):
+        registry.nodes(colour="red")
+
+
+def test_a_transition_is_a_compare_and_swap_along_the_table(registry):
+    registry.save_node("S1", ME, name="gpu01")
+    with pytest.raises(errors.Conflict):
+        registry.transition("gpu01", "manageable", "available", ME)
+    with pytest.raises(errors.Refused, match="verifying"):
+        registry.transition("gpu01", "registered", "active", ME)
+    with pytest.raises(errors.InvalidInput):
+        registry.transition("gpu01", "registered", "actve", ME)
+    registry.transition("gpu01", "registered", "manageable", ME, "read")
+    row = registry.audit_rows("gpu01")[-1]
+    assert (row["actor"], row["action"]) == (ME, "state")
+    assert '"to": "manageable"' in row["detail"] and '"reason": "read"' in row["detail"]
+
+
+def test_stage_states_are_not_reached_without_an_attempt(registry, available):
+    available()
+    with pytest.raises(errors.Refused, match="only an attempt at stage deploy"):
+        registry.transition("gpu01", "available", "deploying", ME)
+
+
+def test_threads_that_create_the_same_node_make_one(url, registry):
+    errors_seen, plans = [], []
+
+    def create():
+        try:
+            with open_registry(url) as own:
+                plans.append(own.save_node("S1", ME, name="gpu01", parts=[GPU]).changed)
+        except Exception as error:
+            errors_seen.append(error)
+
+    threads = [threading.Thread(target=create) for _number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors_seen == []
+    assert plans.count(True) == 1
+    assert registry.verify_audit()["ok"]
+
+
+def test_expected_servers(registry):
+    rows = [
+        {"serial": "S1", "name": "gpu01", "rack": "r1", "slot": "u1", "role": "compute"},
+        {"serial": "S2", "rack": "r1", "slot": "u2"},
+        {"serial": "S3", "rack": "r1", "slot": "u3"},
+    ]
+    assert registry.save_expected(rows, ME).changed
+    assert not registry.save_expected(rows, ME).changed
+    registry.save_node("S1", ME, name="gpu01", rack="r1", slot="u1", role="compute")
+    registry.save_node("S2", ME, name="gpu02", rack="r1", slot="u9")
+    registry.save_node("S9", ME, name="gpu09", rack="r1", slot="u3")
+    assert registry.compare_expected() == {
+        "matched": [{"serial": "S1", "name": "gpu01"}],
+        "misplaced": [{"serial": "S2", "name": "gpu02", "differences": {"slot": ["u2", "u9"]}}],
+        "missing": [{"serial": "S3", "rack": "r1", "slot": "u3"}],
+        "unexpected": [{"serial": "S9", "name": "gpu09", "rack": "r1", "slot": "u3"}],
+    }
+    assert [row["serial"] for row in registry.expected(slot="u2")] == ["S2"]
+    assert registry.save_expected([], ME).changed
+    with pytest.raises(errors.InvalidInput):
+        registry.save_expected([{"serial": "S1"}, {"serial": "S1"}])
+    with pytest.raises(errors.InvalidInput):
+        registry.save_expected([{"serial": "S1", "colour": "red"}])
+
+
+def test_a_host_key_is_pinned_without_its_comment(registry):
+    registry.save_node("S1", ME, name="gpu01")
+    assert registry.pin_host_key("gpu01", "ssh-ed25519 AAAAC3Nz root@gpu01", ME).changed
+    assert not registry.pin_host_key("gpu01", "ssh-ed25519 AAAAC3Nz", ME).changed
+    assert registry.node("gpu01")["host_key"] == "ssh-ed25519 AAAAC3Nz"
+    with pytest.raises(errors.InvalidInput):
+        registry.pin_host_key("gpu01", "not a key\n* ssh-rsa AAAA", ME)

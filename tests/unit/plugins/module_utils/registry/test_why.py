@@ -1,0 +1,106 @@
+# Why is this node not in service: the first thing first, in words.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import process
+
+ME = "tester@here"
+DEAD = process.Owner(process.this_controller().host, process.this_controller().boot_id, 2**22 - 1, 1)
+
+
+def codes(registry):
+    entries = registry.why("gpu01")
+    assert [entry["order"] for entry in entries] == list(range(1, len(entries) + 1))
+    return [entry["code"] for entry in entries]
+
+
+def test_a_node_in_service_has_no_reason(registry, burning_in):
+    begin = burning_in()
+    registry.finish("gpu01", begin.attempt, begin.fencing, "pass", ME)
+    begin = registry.begin("gpu01", "enroll", actor=ME)
+    registry.finish("gpu01", begin.attempt, begin.fencing, "pass", ME)
+    assert codes(registry) == ["no_lease"]
+    registry.acquire_lease("gpu01", "slurm", ME)
+    assert registry.why("gpu01") == []
+
+
+def test_a_waiting_node_names_the_playbook(registry, available):
+    available()
+    [entry] = registry.why("gpu01")
+    assert entry["code"] == "state_available"
+    assert "deploy playbook" in entry["next_step"]
+
+
+def test_people_come_before_machines(registry, available):
+    serial = available()
+    registry.begin("gpu01", "deploy", actor=ME)
+    registry.hold("gpu01", "alice", "fan noise", "fan 3 is replaced", False, "alice@desk")
+    registry.save_node(serial, ME, maintenance=True, maintenance_reason="rack move")
+    assert codes(registry) == ["maintenance", "hold", "attempt_under_way"]
+    texts = [entry["text"] for entry in registry.why("gpu01")]
+    assert "rack move" in texts[0]
+    assert "alice" in texts[1] and "fan noise" in texts[1] and "fan 3 is replaced" in texts[1]
+
+
+def test_an_attempt_under_way_late_and_left_behind(registry, available):
+    available()
+    begin = registry.begin("gpu01", "deploy", actor=ME)
+    registry.step("gpu01", begin.attempt, begin.fencing, "writing")
+    [entry] = registry.why("gpu01")
+    assert entry["code"] == "attempt_under_way"
+    assert "last step: writing" in entry["text"] and "deploy" in entry["text"]
+    registry.finish("gpu01", begin.attempt, begin.fencing, "fail", ME)
+    registry.begin("gpu01", "deploy", actor=ME, retry_failed=True, deadline_s=0.000001)
+    assert codes(registry) == ["attempt_late"]
+
+
+def test_an_attempt_whose_controller_is_gone(registry, available):
+    available()
+    registry.begin("gpu01", "deploy", owner=DEAD, actor=ME)
+    [entry] = registry.why("gpu01")
+    assert entry["code"] == "attempt_orphaned"
+    assert "takes the attempt over" in entry["next_step"]
+
+
+def test_quarantine_names_the_failing_evidence_and_marks_simulated_instruments(registry, burning_in):
+    begin = burning_in()
+    items = [
+        {"check": "cpu", "outcome": "pass"},
+        {"check": "gpu3.ecc", "outcome": "fail", "value": 2, "unit": "errors", "limit": 0, "simulated": True},
+        {"check": "rdma", "outcome": "could_not_test", "detail": "no such device"},
+        {"check": "fan", "outcome": "fail"},
+    ]
+    registry.record_evidence("gpu01", begin.attempt, items, ME)
+    registry.record_evidence("gpu01", begin.attempt, [{"check": "fan", "outcome": "pass"}], ME)
+    registry.finish("gpu01", begin.attempt, begin.fencing, "fail", ME, "gpu3 has ECC errors")
+    assert codes(registry) == ["quarantined", "evidence_fail", "evidence_could_not_test"]
+    first, ecc, rdma = registry.why("gpu01")
+    assert "gpu3 has ECC errors" in first["text"] and "servicing" in first["next_step"]
+    assert "gpu3.ecc" in ecc["text"] and "2 errors" in ecc["text"] and "simulated" in ecc["text"]
+    assert "no such device" in rdma["text"]
+
+
+def test_a_failed_deploy_names_reason_and_last_step(registry, available):
+    available()
+    begin = registry.begin("gpu01", "deploy", actor=ME)
+    registry.step("gpu01", begin.attempt, begin.fencing, "disk_chosen")
+    registry.finish("gpu01", begin.attempt, begin.fencing, "fail", ME, "the disk is too small")
+    [entry] = registry.why("gpu01")
+    assert entry["code"] == "deploying_failed"
+    assert "the disk is too small" in entry["text"] and "disk_chosen" in entry["text"]
+    assert "retry_failed" in entry["next_step"]
+
+
+def test_a_retired_node_has_one_reason(registry, available):
+    available()
+    registry.hold("gpu01", "alice", "x", "y", False, ME)
+    registry.transition("gpu01", "available", "retired", ME)
+    assert [entry["code"] for entry in registry.why("S-gpu01")] == ["retired"]
+
+
+@pytest.mark.parametrize("state", ["registered", "manageable"])
+def test_first_states(registry, state):
+    registry.save_node("S1", ME, name="gpu01", state=state)
+    assert codes(registry) == [f"state_{state}"]
