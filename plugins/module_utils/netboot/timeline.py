@@ -119,8 +119,8 @@ class Progress:
 def resume_point(events, now, allowed):
     """Where a run that took over an attempt goes on: ("ssh" | "wait" | "boot", why).
 
-    ssh: the ramdisk finished, only the disk boot has to be confirmed. wait: a boot is under way and not overdue, so it must not be cut off
-    in the middle of a write. boot: nothing alive; a new grant and a power cycle are needed.
+    ssh: the ramdisk finished, only the disk boot has to be confirmed. wait: the grant was used and the boot is not overdue, so it must not be
+    cut off in the middle of a write. boot: nothing alive; a new grant and a restart are needed (before the grant is used nothing can be lost).
     """
     progress = Progress(events)
     if progress.failure is not None and not progress.reached("done"):
@@ -129,6 +129,8 @@ def resume_point(events, now, allowed):
         return "ssh", f"the ramdisk finished before (last step {progress.step})"
     if progress.step is None:
         return "boot", "no boot of this attempt was seen"
+    if not progress.reached("loader"):
+        return "boot", f"the boot did not get to its question (last step {progress.step})"
     late = progress.overdue(now, allowed)
     if late:
         return "boot", f"{missing_words(late[0])[0]} within {late[1]} s after {progress.step}"
