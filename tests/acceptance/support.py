@@ -97,7 +97,9 @@ class Lab:
         self.secrets = self.state / "secrets.yml"
 
     def environment(self, **more):
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "AICLUSTER_"))}
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "AICLUSTER_"))
+        }
         for key in ("AICLUSTER_CACHE", "AICLUSTER_CORPUS"):
             if key in os.environ:
                 environment[key] = os.environ[key]
@@ -114,11 +116,18 @@ class Lab:
 
     def make(self, target, timeout=2400, **variables):
         """`make target LAB=...` in the checkout, as a user types it."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("ANSIBLE_", "AICLUSTER_", "VIRTUAL_ENV"))}
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith(("ANSIBLE_", "AICLUSTER_", "VIRTUAL_ENV"))
+        }
         if "AICLUSTER_CACHE" in os.environ:
             environment["AICLUSTER_CACHE"] = os.environ["AICLUSTER_CACHE"]
         words = [f"{key}={value}" for key, value in variables.items()]
-        return execute(["make", "--no-print-directory", target, f"LAB={self.name}", *words], cwd=self.checkout, env=environment, timeout=timeout)
+        return execute(
+            ["make", "--no-print-directory", target, f"LAB={self.name}", *words],
+            cwd=self.checkout,
+            env=environment,
+            timeout=timeout,
+        )
 
     def command(self, playbook, *arguments, inside=True):
         """The words of an ansible-playbook run of ours; `inside` the lab's controller namespace."""
@@ -136,7 +145,12 @@ class Lab:
         ]
 
     def play(self, playbook, *arguments, inside=True, timeout=1800, **environment):
-        return execute(self.command(playbook, *arguments, inside=inside), cwd=self.checkout, env=self.environment(**environment), timeout=timeout)
+        return execute(
+            self.command(playbook, *arguments, inside=inside),
+            cwd=self.checkout,
+            env=self.environment(**environment),
+            timeout=timeout,
+        )
 
     def start(self, playbook, *arguments, inside=True, log=None, **environment):
         """As `play`, but not waited for: a Popen in a process group of its own."""
@@ -181,7 +195,11 @@ class Lab:
 
     def journal(self, node, name="requests"):
         path = self.state / "nodes" / node / f"{name}.jsonl"
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()] if path.exists() else []
+        return (
+            [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            if path.exists()
+            else []
+        )
 
     def bmc_writes(self, node):
         """Write requests that the BMC itself has on record, sessions left out."""
@@ -197,10 +215,27 @@ class Lab:
         known = self.state / "acceptance-known-hosts"
         known.write_text(f"{row['provision_ip']} {row['ssh_host_key']}\n", encoding="utf-8")
         return execute(
-            ["ip", "netns", "exec", f"{self.name}-ctl", "ssh", "-i", str(self.state / "ssh" / "id_ed25519"), "-o", f"UserKnownHostsFile={known}", "-o", "StrictHostKeyChecking=yes",
-             "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", f"root@{row['provision_ip']}", command],
+            [
+                "ip",
+                "netns",
+                "exec",
+                f"{self.name}-ctl",
+                "ssh",
+                "-i",
+                str(self.state / "ssh" / "id_ed25519"),
+                "-o",
+                f"UserKnownHostsFile={known}",
+                "-o",
+                "StrictHostKeyChecking=yes",
+                "-o",
+                "BatchMode=yes",
+                "-o",
+                "ConnectTimeout=10",
+                f"root@{row['provision_ip']}",
+                command,
+            ],
             timeout=timeout,
-        )  # fmt: skip
+        )
 
     def image(self):
         """(directory, manifest) of the image that the lab's nodes are deployed with."""
@@ -216,7 +251,16 @@ class Lab:
 def execute(words, timeout=1800, **options):
     """Run a command to its end, everything it prints kept and shown; past `timeout` its process group is ended."""
     began = time.monotonic()
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, errors="replace", start_new_session=True, **options)
+    process = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        **options,
+    )
     try:
         output, _ = process.communicate(timeout=timeout)
     except BaseException as error:
