@@ -23,3 +23,12 @@ clean: ## remove what was made inside this checkout (.venv, .cache, .demo)
 
 clean-cache: ## remove the cache of images (root)
 	rm -rf /var/cache/aicluster
+
+# ---- checks of the project itself ----
+.PHONY: test acceptance
+
+test: ## all checks: lint, package, unit, integration, sanity, other ansible-core lines, molecule, one full deployment
+	@tests/run $(SUITES)
+
+acceptance: ## the acceptance points of TOPIC=main_job, each also sabotaged (root, long)
+	@.ci/venv && .venv/bin/python tests/acceptance/run --topic $(or $(TOPIC),main_job) $(if $(POINTS),--points $(POINTS))
