@@ -25,6 +25,17 @@ def host_address(address, prefix, network):
     return f"{other.network_address + number}/{other.prefixlen}"
 
 
+def _is(nic, wanted):
+    """Does `wanted` (a slot, a name, or a MAC in any form) name this NIC?"""
+    text = str(wanted).lower()
+    if text in (str(nic.get("slot")).lower(), str(nic.get("name")).lower()):
+        return True
+    try:
+        return normal_mac(text) == normal_mac(nic["mac"])
+    except InvalidInput:
+        return False
+
+
 def interfaces(node, nics, rails=(), gateway=None, nameservers=(), name="prov0"):
     """The interfaces of seed.render for one node.
 
@@ -51,12 +62,7 @@ def interfaces(node, nics, rails=(), gateway=None, nameservers=(), name="prov0")
         label = rail.get("name") or f"rail{index}"
         wanted = rail.get("nic")
         if wanted:
-            found = [
-                nic
-                for nic in others
-                if str(wanted).lower()
-                in (str(nic.get("slot")).lower(), str(nic.get("name")).lower(), normal_mac(nic["mac"]))
-            ]
+            found = [nic for nic in others if _is(nic, wanted)]
         else:
             found = [nic for nic in others if normal_mac(nic["mac"]) not in taken][:1]
         if len(found) != 1:
