@@ -93,6 +93,10 @@ class SlurmPort(SchedulerPort):
             **common,
         )
 
+    def reachable(self):
+        """Run nothing much on the controller's host; the runner raises Unreachable when it cannot."""
+        self._run(["true"])
+
     def ping(self):
         """True when the (primary or a backup) controller says UP; Unreachable otherwise."""
         rc, out, err = self._run(["timeout", str(_COMMAND_SECONDS), "scontrol", "ping"])
@@ -138,6 +142,28 @@ class SlurmPort(SchedulerPort):
 
     def _write_resume(self, node):
         self._call(node, "scontrol", "update", f"nodename={node}", "state=resume")
+
+    def run_job(self, node, command, name, gres="", seconds=120.0):
+        """Run `command` (argv) as one job on exactly this node and wait for it; (rc, stdout, stderr). A job of that name left by a dead run is ended."""
+        self._check_name(node)
+        for job in self.observe(node)["jobs"]:
+            if job["name"] == name:
+                self._guard()
+                self._call(node, "scancel", job["id"])
+        limit = max(1, int(seconds))
+        argv = [
+            "timeout",
+            "--kill-after=10",
+            str(limit),
+            "srun",
+            "--nodes=1",
+            "--ntasks=1",
+            f"--nodelist={node}",
+            f"--job-name={name}",
+        ]
+        argv += [f"--time={limit // 60 + 1}", f"--immediate={limit}"] + ([f"--gres={gres}"] if gres else [])
+        self._guard()
+        return self._run([*argv, *command])
 
     @staticmethod
     def _check_name(node):

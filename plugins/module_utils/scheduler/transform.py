@@ -33,10 +33,17 @@ _COMPOUND = {
     "UNK": ("UNKNOWN", ""),
 }
 _BASE = ("IDLE", "ALLOCATED", "MIXED", "DOWN", "ERROR", "FUTURE", "UNKNOWN")
+_GPU_WORD = re.compile(r"\b((?:[ABHLV]|GB|GH|MI|RTX|T)[0-9]{1,4}[A-Z]{0,2})\b", re.IGNORECASE)
 _REASON_TAIL = re.compile(r"^(.*?)\s*\[([^\[\]@]*)@([^\[\]]*)\]\s*$", re.DOTALL)
 # Lines of `scontrol show node` whose one value may hold spaces and equal signs.
 _WHOLE_LINE = ("OS", "Reason", "Comment", "Extra", "AdminComment")
 _PAIR = re.compile(r"(\w+)=(.*?)(?=\s+\w+=|$)")
+
+
+def gpu_type(model):
+    """ "h100" from "NVIDIA H100 80GB HBM3": the word that Slurm's Gres type can be a substring of; "gpu" where none is recognised."""
+    match = _GPU_WORD.search(model or "")
+    return match.group(1).lower() if match else "gpu"
 
 
 def state_of(words):
@@ -234,3 +241,37 @@ def hardware(text):
         wanted="a line that starts with NodeName=",
         seen=repr(text[:120]),
     )
+
+
+# One command on the node; the marks keep its parts apart. instruments.json is what the lab's simulated GPUs leave in an image.
+PROBE = (
+    "slurmd -C || exit 1; echo @gpus; ls -d /dev/nvidia[0-9]* 2>/dev/null; echo @model; "
+    "nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1; echo @simulated; "
+    "test -e /usr/lib/aicluster/instruments.json && echo yes; exit 0"
+)
+
+
+def probe(text):
+    """hardware() plus {gpus, gpu_model, gpu_type, simulated} from the output of PROBE."""
+    parts = re.split(r"(?m)^@(?:gpus|model|simulated)$", text)
+    if len(parts) != 4:
+        raise InvalidInput("not the output of the hardware probe", thing="hardware probe", seen=repr(text[:120]))
+    found = hardware(parts[0])
+    # Slurm's File= range starts at 0 and has no holes; a hole (a GPU that fell off) must not be papered over by counting.
+    numbers = sorted(int(match) for match in re.findall(r"(?m)^/dev/nvidia(\d+)$", parts[1]))
+    if numbers != list(range(len(numbers))):
+        raise InvalidInput(
+            "GPU device files are missing",
+            thing="/dev/nvidia*",
+            wanted="numbers from 0 without holes",
+            seen=", ".join(map(str, numbers)),
+            next_step="a GPU is missing: run the burn-in again",
+        )
+    model = parts[2].strip()
+    return {
+        **found,
+        "gpus": len(numbers),
+        "gpu_model": model,
+        "gpu_type": gpu_type(model),
+        "simulated": parts[3].strip() == "yes",
+    }
