@@ -191,6 +191,15 @@ problems:
   returned: success
   type: list
   elements: dict
+reasons:
+  description: The problems by node name, for the nodes that are in the registry.
+  returned: success
+  type: dict
+failing:
+  description: Names of the nodes in RV(reasons) and of one node without a problem, for a play that fails exactly those nodes and lets the run go on.
+  returned: success
+  type: list
+  elements: str
 warnings_of_discovery:
   description: What could not be read.
   returned: success

@@ -754,6 +754,19 @@ class Stage:
             }
         )
 
+    def _failing(self, records):
+        """`reasons`: {node name: [problem texts]} of nodes that the inventory has; `failing`: their names and one node without a problem.
+
+        A play over `failing` can fail exactly these nodes: the one without a problem keeps Ansible from ending the whole run when all others fail.
+        """
+        names = {record["serial"]: record.get("name") for record in records}
+        reasons = {}
+        for problem in self.problems:
+            if names.get(problem["serial"]):
+                reasons.setdefault(names[problem["serial"]], []).append(problem["msg"])
+        survivor = next((name for name in sorted(filter(None, names.values())) if name not in reasons), None)
+        return {"reasons": reasons, "failing": sorted(reasons) + ([survivor] if reasons and survivor else [])}
+
     def _report(self, seen, entries):
         plan = Plan(self.changes)
         records = [record for record in self.records.values() if record.get("state") != "retired"]
@@ -791,6 +804,7 @@ class Stage:
                 else {"missing": [], "unexpected": [], "misplaced": [], "matched": []}
             ),
         }
+        report.update(self._failing(records))
         named = sum(1 for entry in entries if not entry.get("error"))
         report["msg"] = (
             f"{report['asked']} addresses asked: {len(entries)} BMCs ({named} read), {len(report['others'])} other hosts, {report['silent']} silent; "
