@@ -63,3 +63,4 @@ class CallbackModule(CallbackBase):
         if path:
             with open(path, "a", encoding="utf-8") as handle:
                 handle.writelines(f"{stage}\t{seconds:.1f}\n" for stage, seconds in self._seconds.items())
+        self._seconds = {}  # one ansible-playbook with several playbooks has several ends

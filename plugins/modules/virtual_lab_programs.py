@@ -33,7 +33,9 @@ options:
     elements: str
     default: []
   endpoints:
-    description: URLs that must give an HTTP answer, whatever its status, from inside O(namespace), before the module returns.
+    description:
+      - What must answer, seen from inside O(namespace), before the module returns.
+      - An C(http) or C(https) URL, whatever status it gives, or C(tcp://HOST:PORT) for a server that speaks first, such as SSH.
     type: list
     elements: str
     default: []

@@ -6,6 +6,7 @@ import concurrent.futures
 import ctypes
 import http.client
 import os
+import socket
 import ssl
 import urllib.parse
 
@@ -27,9 +28,19 @@ def _enter(namespace):
         os.close(handle)
 
 
-def http_status(url, timeout=5):
-    """The HTTP status of a GET, or the error in words. Certificates are not checked: this only asks whether somebody answers."""
+def answer(url, timeout=5):
+    """The HTTP status of a GET, for tcp://host:port the length of what the server says first, or the error in words.
+
+    Certificates are not checked: this only asks whether somebody answers.
+    """
     parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "tcp":
+        try:
+            with socket.create_connection((parts.hostname, parts.port), timeout) as connection:
+                connection.settimeout(timeout)
+                return len(connection.recv(256)) or "the connection was closed without a word"
+        except OSError as error:
+            return str(error)
     if parts.scheme == "https":
         context = ssl.create_default_context()
         context.check_hostname = False
@@ -53,7 +64,7 @@ def wait_answers(namespace, urls, seconds, next_step=None):
     with concurrent.futures.ThreadPoolExecutor(min(8, len(urls)), initializer=_enter, initargs=(namespace,)) as pool:
 
         def probe():
-            seen = dict(zip(urls, pool.map(http_status, urls)))
+            seen = dict(zip(urls, pool.map(answer, urls)))
             return all(isinstance(status, int) for status in seen.values()), seen
 
         return Deadline(seconds, "every address of the lab answers", next_step=next_step).wait(

@@ -13,11 +13,12 @@ import subprocess
 from ..core.errors import BaremetalError, InvalidInput, Refused
 from ..core.plan import Change, Plan
 from ..core.units import parse_size
-from .description import expected_servers, simulator_view
+from .description import SLURM_HOST, expected_servers, simulator_view
 
 MARK = ".aicluster-lab"
 FACTORY = "factory"
 FACTORY_USER = "admin"
+KEYS = ("id_ed25519", "slurm_host_ed25519")  # the controller's own, and the host key of the Slurm controller
 SUBDIRECTORIES = ("log", "nodes", "ssh", "supervisor.d", "report")
 
 
@@ -137,8 +138,11 @@ def plan(description):
             )
     password = factory_password(directory)
     changes.append(Change(os.path.join(directory, "secrets.yml"), "present" if password else None, "present"))
-    if not os.path.exists(os.path.join(directory, "ssh", "id_ed25519")):
-        changes.append(Change(os.path.join(directory, "ssh", "id_ed25519"), None, "present"))
+    for leaf in KEYS:
+        if not os.path.exists(os.path.join(directory, "ssh", leaf)):
+            changes.append(Change(os.path.join(directory, "ssh", leaf), None, "present"))
+    if not os.path.exists(os.path.join(directory, "ssh", "known_hosts")):
+        changes.append(Change(os.path.join(directory, "ssh", "known_hosts"), None, "present"))
     for leaf, text in (
         ("lab.json", lab_json(description, password)),
         ("expected_servers.yml", expected_yaml(description)),
@@ -172,6 +176,15 @@ def _add_factory_secret(directory):
     write_file(path, _yaml().safe_dump(store, sort_keys=True, explicit_start=True), 0o600)
 
 
+def _make_key(path, comment):
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise BaremetalError(
+            "the SSH key could not be made", thing=path, seen=done.stderr.strip(), next_step="install openssh-client"
+        )
+
+
 def apply(description, todo, check_schema=None):
     """Carry out a plan. `check_schema` (lab.json as a dict -> None, raises) is asked before lab.json is written."""
     directory, name = description["dir"], description["name"]
@@ -188,19 +201,13 @@ def apply(description, todo, check_schema=None):
                 handle.truncate(size)
     if os.path.join(directory, "secrets.yml") in things:
         _add_factory_secret(directory)
-    key = os.path.join(directory, "ssh", "id_ed25519")
-    if key in things:
-        done = subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"aicluster-lab-{name}", "-f", key],
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        if done.returncode:
-            raise BaremetalError(
-                "the SSH key could not be made", thing=key, seen=done.stderr.strip(), next_step="install openssh-client"
-            )
+    for leaf in KEYS:
+        if os.path.join(directory, "ssh", leaf) in things:
+            _make_key(os.path.join(directory, "ssh", leaf), f"aicluster-lab-{name}")
+    known_hosts = os.path.join(directory, "ssh", "known_hosts")
+    if known_hosts in things:
+        public = _read(os.path.join(directory, "ssh", KEYS[1] + ".pub")).split()
+        write_file(known_hosts, f"{description['networks']['prov']}.{SLURM_HOST} {public[0]} {public[1]}\n", 0o644)
     text = lab_json(description, factory_password(directory))
     if check_schema:
         check_schema(json.loads(text))
