@@ -5,12 +5,25 @@ from __future__ import annotations
 from ..core import outcome as outcomes
 
 
-def item(check, outcome, *, value=None, unit=None, limit=None, rule=None, source=None, simulated=False, detail=None):
+def item(
+    check,
+    outcome,
+    *,
+    value=None,
+    unit=None,
+    limit=None,
+    rule=None,
+    source=None,
+    simulated=False,
+    detail=None,
+    faults=None,
+):
     """One result. `check`: stable name; `value`, `unit`, `limit`: what was measured and what it was held against; `rule`: name and version of the rule;
-    `source`: the command or file that was read; `simulated`: the value comes from the lab's instruments; `detail`: a plain sentence."""
+    `source`: the command or file that was read; `simulated`: the value comes from the lab's instruments; `detail`: a plain sentence.
+    `faults`: pairs (part, phrase) for the summary of a run; the runner takes them off before the item leaves the node."""
     if outcome not in outcomes.OUTCOMES:
         raise ValueError(f"unknown outcome {outcome!r}")
-    return {
+    found = {
         "check": check,
         "outcome": outcome,
         "value": value,
@@ -21,6 +34,9 @@ def item(check, outcome, *, value=None, unit=None, limit=None, rule=None, source
         "simulated": bool(simulated),
         "detail": detail,
     }
+    if faults:
+        found["faults"] = list(faults)
+    return found
 
 
 def passed(check, **parts):

@@ -27,7 +27,7 @@ class Ran(NamedTuple):
 
 
 class System:
-    """The real machine. Tests give the checks another object with the same three methods where a machine cannot be had."""
+    """The real machine. Tests give the checks another object with the same methods where a machine cannot be had."""
 
     def run(self, argv, timeout_s, stdin=None):
         """Run a command in its own session, so that at the deadline it is stopped with everything it started."""
@@ -84,6 +84,46 @@ class System:
                 return stream.read()
         except OSError:
             return None
+
+    def kernel_log(self):
+        """The kernel's messages since boot in /dev/kmsg's own form, or None where they cannot be read (a container, no right)."""
+        try:
+            log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return None
+        records = []
+        try:
+            while True:
+                try:
+                    records.append(os.read(log, 8192).decode("utf-8", "replace"))
+                except BrokenPipeError:  # a message was overwritten while reading: go on with the next
+                    continue
+                except (BlockingIOError, OSError):
+                    break
+        finally:
+            os.close(log)
+        return "".join(records)
+
+    def uptime(self):
+        """Seconds since boot, on the clock of the kernel's messages."""
+        return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+    def now(self):
+        return time.time()
+
+    def sleep(self, seconds):
+        time.sleep(seconds)
+
+    def free_bytes(self, path):
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def names(self, directory):
+        """Sorted names in a directory; empty where there is none."""
+        try:
+            return sorted(os.listdir(directory))
+        except OSError:
+            return []
 
     def container(self):
         """The container manager's name ("systemd-nspawn", "docker"), or None on a machine of its own."""
