@@ -130,11 +130,10 @@ class InventoryModule(BaseInventoryPlugin):
         self._read_config_data(path)
         try:
             url = settings.require("registry", self.get_option("registry"))
-            nodes, pinned = self._nodes(url)
+            file = known_hosts.path_for(url, self.get_option("known_hosts"))
+            nodes = self._nodes(url, file)
         except errors.BaremetalError as error:
             raise AnsibleParserError(str(error)) from error
-        file = known_hosts.path_for(url, self.get_option("known_hosts"))
-        known_hosts.write(file, pinned)
         arguments = known_hosts.ssh_arguments(file)
         self.inventory.add_group("nodes")
         made = set()
@@ -159,15 +158,16 @@ class InventoryModule(BaseInventoryPlugin):
                 # What came from a server must never be read as a template.
                 self.inventory.set_variable(name, variable, wrap_var(value))
 
-    def _nodes(self, url):
-        """(nodes of the inventory, all nodes): the known-hosts file holds every pinned key, whatever this inventory is limited to."""
+    def _nodes(self, url, file):
+        """The nodes of the inventory; brings the known-hosts file up to date, with the keys of all nodes, whatever this inventory is limited to."""
         try:
             registry = open_registry(url)
         except errors.Unsupported as error:
             if error.code == "schema_mismatch" and self.get_option("missing_ok") and "is empty" in error.message:
-                return [], []
+                return []
             raise
         with registry:
             states = self.get_option("states")
             nodes = registry.nodes(state=states, parts=True)
-            return nodes, registry.nodes() if states else nodes
+            known_hosts.refresh(file, registry.nodes, None if states else nodes)
+            return nodes

@@ -146,7 +146,7 @@ class RegistryAction(ActionBase):
     def refresh_known_hosts(self):
         """Write the pinned host keys to the file that the inventory's ssh arguments name. Returns its path."""
         path = known_hosts.path_for(self.registry_url, self.setting("known_hosts"))
-        known_hosts.write(path, self.registry.nodes())
+        known_hosts.refresh(path, self.registry.nodes)
         return path
 
     @staticmethod

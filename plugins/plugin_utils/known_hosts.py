@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -34,17 +35,40 @@ def lines(nodes):
     return sorted(made)
 
 
-def write(path, nodes):
-    """Replace the file when its content differs; readers see the old or the new file, never a part. Returns True when it changed."""
-    text = "".join(lines(nodes))
-    if not text and not os.path.exists(path):
-        return False  # nothing to trust: without the file ssh refuses every host just as well, and reading an inventory leaves no trace
-    with contextlib.suppress(OSError):
-        with open(path, encoding="utf-8") as handle:
-            if handle.read() == text:
-                return False
+def refresh(path, read, seen=None):
+    """Bring the file up to the nodes that `read()` gives (`seen`: what it gave just now). Returns True when it changed.
+
+    Workers of one run do this at the same time. Before writing, the nodes are read again under a lock, so that none replaces the file by an older picture
+    of the registry. Readers of the file see the old or the new one, never a part.
+    """
+    present = _read(path)
+    wanted = "".join(lines(read() if seen is None else seen))
+    # With nothing to trust there is no need for a file: ssh refuses every host just as well, and reading an inventory leaves no trace.
+    if wanted == (present or ""):
+        return False
     directory = os.path.dirname(path)
     os.makedirs(directory, mode=0o700, exist_ok=True)
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wanted = "".join(lines(read()))
+        if wanted == _read(path):
+            return False
+        _write(path, directory, wanted)
+        return True
+    finally:
+        os.close(lock)
+
+
+def _read(path):
+    try:
+        with open(path, encoding="utf-8") as handle:
+            return handle.read()
+    except FileNotFoundError:
+        return None
+
+
+def _write(path, directory, text):
     handle, temporary = tempfile.mkstemp(dir=directory, prefix=".known_hosts-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
@@ -54,4 +78,3 @@ def write(path, nodes):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    return True
