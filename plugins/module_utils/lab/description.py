@@ -309,6 +309,9 @@ def expected_servers(description):
             "role": node["role"],
             "bmc_address": node["bmc"]["address"],
             "bmc_protocol": node["protocol"],
+            # The same host number on each of the lab's networks.
+            "provision_ip": f"{description['networks']['prov']}.{node['bmc']['address'].rpartition('.')[2]}",
+            "provision_prefix": 24,
         }
         for node in description["nodes"]
     ]
