@@ -65,7 +65,9 @@ class Qmp:
         self._number += 1
         future = asyncio.get_running_loop().create_future()
         self._waiting[self._number] = future
-        self._writer.write(json.dumps({"execute": command, "arguments": arguments, "id": self._number}).encode() + b"\n")
+        self._writer.write(
+            json.dumps({"execute": command, "arguments": arguments, "id": self._number}).encode() + b"\n"
+        )
         try:
             await self._writer.drain()
             message = await asyncio.wait_for(future, timeout)

@@ -537,7 +537,9 @@ def processor_resource(node: Node, path: str, system: str, processor: str) -> Js
         "Manufacturer": "NVIDIA",
         "Model": profile.model,
         "SerialNumber": serial,
-        "ProcessorMemory": [{"CapacityMiB": profile.memory_gib * 1024, "MemoryType": profile.memory_type, "IntegratedMemory": True}],
+        "ProcessorMemory": [
+            {"CapacityMiB": profile.memory_gib * 1024, "MemoryType": profile.memory_type, "IntegratedMemory": True}
+        ],
         "Oem": simulated(),
     }
 

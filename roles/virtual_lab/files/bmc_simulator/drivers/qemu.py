@@ -92,7 +92,9 @@ class QemuDriver(Driver):
                 if not own.exists():
                     shutil.copyfile(variables, own)
                 return code, str(own)
-        raise DriverError(f"{self.node.name}: no UEFI firmware found, looked for {FIRMWARE[0][0]}; install the package ovmf")
+        raise DriverError(
+            f"{self.node.name}: no UEFI firmware found, looked for {FIRMWARE[0][0]}; install the package ovmf"
+        )
 
     def _mark(self, event: str, **detail: Any) -> None:
         """A line in the console log that shows where a boot begins, and its time and place in the side file."""
@@ -122,9 +124,11 @@ class QemuDriver(Driver):
         """Device id -> bootindex. Normal order: disks, the provisioning NIC, CD."""
         disks = [f"disk{index}" for index, _disk in enumerate(self.node.config["disks"])]
         network = ["nic0"] if self.node.config["nics"] else []
-        devices = {"Pxe": network + disks + ["cd0"], "UefiHttp": network + disks + ["cd0"], "Cd": ["cd0", *disks, *network]}.get(
-            boot.target, disks + network + ["cd0"]
-        )
+        devices = {
+            "Pxe": network + disks + ["cd0"],
+            "UefiHttp": network + disks + ["cd0"],
+            "Cd": ["cd0", *disks, *network],
+        }.get(boot.target, disks + network + ["cd0"])
         return {device: number for number, device in enumerate(devices, 1)}
 
     def command(self, boot: Boot) -> list[str]:
@@ -135,16 +139,34 @@ class QemuDriver(Driver):
             # without a limit each machine takes a gigabyte for translated code
             accel += f",tb-size={TRANSLATION_BUFFER_MIB}"
         command = ["ip", "netns", "exec", lab["net_namespace"]] if lab["net_namespace"] else []
-        command += ["qemu-system-x86_64", "-name", f"{self.node.name},process={self.node.name}", "-M", "q35", "-accel", accel, "-cpu", lab["cpu"]]
+        command += [
+            "qemu-system-x86_64",
+            "-name",
+            f"{self.node.name},process={self.node.name}",
+            "-M",
+            "q35",
+            "-accel",
+            accel,
+            "-cpu",
+            lab["cpu"],
+        ]
         command += ["-m", str(config["memory_mib"]), "-smp", str(config["cpus"]), "-uuid", config["uuid"]]
         command += ["-display", "none", "-vga", "none", "-nodefaults", "-no-user-config", "-S", "-rtc", "base=utc"]
         command += ["-qmp", f"unix:{self.socket},server=on,wait=off", "-pidfile", str(self.pid_file)]
-        command += ["-chardev", f"file,id=console,path={escape(str(self.console))},append=on", "-serial", "chardev:console"]
+        command += [
+            "-chardev",
+            f"file,id=console,path={escape(str(self.console))},append=on",
+            "-serial",
+            "chardev:console",
+        ]
         serial, maker = escape(config["serial"]), escape(hardware.MANUFACTURER)
         product = escape(hardware.MODEL)
         command += ["-smbios", f"type=1,manufacturer={maker},product={product},serial={serial},sku=VGS-1,family=Lab"]
         command += ["-smbios", f"type=2,manufacturer={maker},product={product},serial={serial}-MB"]
-        command += ["-smbios", f"type=3,manufacturer={maker},serial={serial},asset={escape(self.node.settings['asset_tag'])}"]
+        command += [
+            "-smbios",
+            f"type=3,manufacturer={maker},serial={serial},asset={escape(self.node.settings['asset_tag'])}",
+        ]
         command += ["-smbios", "type=11" + "".join(f",value={escape(text)}" for text in hardware.oem_strings(config))]
         command += ["-device", "virtio-rng-pci", "-device", "virtio-scsi-pci,id=scsi0"]
         for number, disk in enumerate(config["disks"]):
@@ -169,9 +191,13 @@ class QemuDriver(Driver):
 
     @staticmethod
     def _nic(number: int, nic: dict[str, Any], index: dict[str, int]) -> list[str]:
-        backend = f"tap,id=net{number},ifname={nic['tap']},script=no,downscript=no" if nic["tap"] else f"user,id=net{number},restrict=on"
+        backend = (
+            f"tap,id=net{number},ifname={nic['tap']},script=no,downscript=no"
+            if nic["tap"]
+            else f"user,id=net{number},restrict=on"
+        )
         device = f"virtio-net-pci,id=nic{number},netdev=net{number},mac={nic['mac']}"
-        boots = f",bootindex={index[f'nic{number}']}" if f"nic{number}" in index else ",romfile="
+        boots = ",romfile=" + (f",bootindex={index[f'nic{number}']}" if f"nic{number}" in index else "")
         return ["-netdev", backend, "-device", device + boots]
 
     # ---- life ----------------------------------------------------------------------------------
@@ -324,7 +350,9 @@ class QemuDriver(Driver):
         # two devices may never hold the same index, so all of them step aside first
         for shift in (100, 0):
             for device, index in order.items():
-                await self._command("qom-set", path=f"/machine/peripheral/{device}", property="bootindex", value=index + shift)
+                await self._command(
+                    "qom-set", path=f"/machine/peripheral/{device}", property="bootindex", value=index + shift
+                )
 
     async def set_media(self, path: pathlib.Path | None) -> None:
         if path is None:
