@@ -83,10 +83,11 @@ class RedfishClient:
         self._redact = Redactor([endpoint.password])
         self._connector = Connector(endpoint)
         self._token = self._session_uri = None
+        self._session_refused = False
         self._root = self._system = self._manager = None
         self._all_systems = []
         self.seen_processors = None
-        self._etags, self._etag_form = {}, None
+        self._etags, self._etag_step = {}, 0
         self._last_used = 0.0
         self._old_sigterm = None
 
@@ -107,7 +108,7 @@ class RedfishClient:
 
     def login(self):
         """Open one session for longer work. At the BMC's session limit, or where it has no sessions, Basic is used instead."""
-        if self._token:
+        if self._token or self._session_refused:
             return
         uri = transform.link(self.root(), "Links", "Sessions") or ROOT + "SessionService/Sessions"
         self._guard_sigterm()
@@ -118,6 +119,7 @@ class RedfishClient:
             status = getattr(error, "status", None)
             limit = isinstance(error, HttpError) and error.has(*SESSION_LIMIT_KEYS)
             if limit or status in (None, 404, 405, 500, 501, 503):
+                self._session_refused = True
                 self.warnings.append(
                     "the BMC has no free session, Basic authentication was used"
                     if limit or status == 503
@@ -225,6 +227,13 @@ class RedfishClient:
                 self._token = self._session_uri = None  # expired: nothing to delete
                 self.login()
                 continue
+            if status == 401 and authenticate and not relogged and not self._token and not self._session_refused:
+                # Some BMCs have Basic switched off and say so by not offering it; where it is offered, the credentials are wrong.
+                if "basic" not in response.headers.get("WWW-Authenticate", "").lower():
+                    relogged = True
+                    self.login()
+                    if self._token:
+                        continue
             if status == 406 and own_headers.get("Accept-Encoding", "identity"):
                 own_headers["Accept-Encoding"] = ""
                 continue
@@ -460,8 +469,9 @@ class RedfishClient:
         forms = etag_ladder(known)
         if known is None:
             forms = [None, "*"]
-        elif self._etag_form in forms:
-            forms = forms[forms.index(self._etag_form) :]
+        elif self._etag_step:
+            # What this BMC took last time, counted from the end: forms that are equal are left out, so the head of the list varies.
+            forms = forms[-self._etag_step :]
         last = None
         for number, form in enumerate(forms):
             try:
@@ -473,7 +483,7 @@ class RedfishClient:
                 raise
             self._etags.pop(key, None)
             if known and number:
-                self._etag_form = form
+                self._etag_step = len(forms) - number
             return answer
         last.next_step = "the BMC accepts no form of its own ETag; update its firmware"
         raise last
