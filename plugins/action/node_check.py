@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
+import socket
+import subprocess
+import time
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import process
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import plain
 
 SUITES = {"verify": ("verify", "--expect", "-"), "burn_in": ("burn-in", "--plan", "-"), "facts": ("facts",)}
 _ARGUMENTS = {
@@ -15,7 +22,50 @@ _ARGUMENTS = {
     "executable": {"type": "path", "default": "/usr/local/bin/node-check"},
     "timeout": {"type": "int", "default": 600},
     "accept_differences": {"type": "bool", "default": False},
+    "network_server": {"type": "bool", "default": False},
 }
+
+
+def local_address(towards):
+    """The address of this machine that packets to `towards` come from; nothing is sent."""
+    with socket.socket(socket.AF_INET6 if ":" in towards else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((towards, 9))
+        return probe.getsockname()[0]
+
+
+class NetworkServer:
+    """An iperf3 server of this task's own, for one node, that ends with the task (or with its worker, when that is killed)."""
+
+    def __init__(self, towards):
+        self.process, self.plan = None, {}
+        try:
+            address = local_address(towards)
+            with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as free:
+                free.bind((address, 0))
+                port = free.getsockname()[1]
+            self.process = subprocess.Popen(
+                ["iperf3", "-s", "-1", "-B", address, "-p", str(port)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                preexec_fn=process.die_with_parent,
+            )
+            self.plan = {"peer": address, "port": port}
+        except FileNotFoundError:
+            self.plan = {"problem": "iperf3 is not installed on the controller, and no other peer is given"}
+        except OSError as error:
+            self.plan = {
+                "problem": f"no iperf3 server could be started on the controller towards {towards}: {error.strerror}"
+            }
+
+    def close(self):
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
 
 
 def problem_of(rc, stdout, stderr, executable, timeout):
@@ -62,9 +112,32 @@ class ActionModule(ActionBase):
                 result, changed=False, skipped=True, msg=f"{host}: check mode: the burn-in plan was not run", items=[]
             )
         words = ["timeout", "-k", "10", str(arguments["timeout"]), arguments["executable"], *SUITES[suite]]
-        ran = self._low_level_execute_command(
-            " ".join(map(shlex.quote, words)), in_data=json.dumps(document).encode() if document is not None else b""
-        )
+        document, server = plain(document), None
+        if suite == "burn_in" and arguments["network_server"]:
+            server = NetworkServer(str(plain(task_vars.get("ansible_host")) or host))
+            document["network"] = dict(document.get("network") or {}, **server.plan)
+        try:
+            if suite == "burn_in":
+                # as late as possible: the node compares its clock with this
+                document["time"] = dict({"controller": time.time()}, **(document.get("time") or {}))
+            ran = self._low_level_execute_command(
+                " ".join(map(shlex.quote, words)),
+                in_data=json.dumps(document).encode() if document is not None else b"",
+            )
+        except AnsibleConnectionFailure as error:
+            # as a failure, not as "unreachable": the play can then record the reason and give the attempt back
+            step = "look at the node's boot timeline and console, then run the stage again"
+            return dict(
+                result,
+                failed=True,
+                changed=False,
+                items=[],
+                error={"code": "unreachable", "next_step": step},
+                msg=f"{host}: {error}; next: {step}",
+            )
+        finally:
+            if server:
+                server.close()
         answer = None
         try:
             answer = json.loads(ran.get("stdout") or "")

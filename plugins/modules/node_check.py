@@ -42,6 +42,12 @@ options:
         fails the task all the same.
     type: bool
     default: false
+  network_server:
+    description:
+      - For C(burn_in), start an C(iperf3) server on the controller for the time of the call, on the address that faces the node, and name it in
+        the plan as the network peer.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: C(verify) and C(facts) run, C(burn_in) is skipped.

@@ -101,11 +101,12 @@ def ecc(report, models, limits, simulated):
             )
         return volatile, None
 
-    if report.gpus and all(models.get(gpu.index) is not None and not models[gpu.index].ecc for gpu in report.gpus):
-        if all(gpu.ecc_enabled is None for gpu in report.gpus):
-            return not_applicable(
-                "gpu_ecc", "these GPUs have no ECC", rule="gpu-ecc/1", source=SMI, simulated=simulated
-            )
+    plain = all(
+        models.get(gpu.index) is not None and not models[gpu.index].ecc and gpu.ecc_enabled is None
+        for gpu in report.gpus
+    )
+    if report.gpus and plain:
+        return not_applicable("gpu_ecc", "these GPUs have no ECC", rule="gpu-ecc/1", source=SMI, simulated=simulated)
     return _each(
         "gpu_ecc",
         report.gpus,
@@ -261,7 +262,7 @@ def nvlink(report, models, links, simulated):
         model, found = models.get(gpu.index), by_index.get(gpu.index)
         if model is None or found is None:
             return None, None
-        rate = sum(speed for speed in found.speeds.values() if speed is not None)
+        rate = round(sum(speed for speed in found.speeds.values() if speed is not None), 3)
         if not found.speeds and model_of(gpu.device_id)[0] in BRIDGED:
             return 0.0, None
         if found.active() < model.links:

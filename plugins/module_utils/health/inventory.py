@@ -43,9 +43,9 @@ def pci_gpus(system):
     found = []
     for name in system.names("/sys/bus/pci/devices"):
         base = f"/sys/bus/pci/devices/{name}"
-        if (system.read(f"{base}/vendor") or "").strip() == _NVIDIA:
-            if (system.read(f"{base}/class") or "").strip()[:6] in _GPU_CLASSES:
-                found.append(name)
+        vendor, kind = (system.read(f"{base}/{field}") or "" for field in ("vendor", "class"))
+        if vendor.strip() == _NVIDIA and kind[:6] in _GPU_CLASSES:
+            found.append(name)
     return found
 
 

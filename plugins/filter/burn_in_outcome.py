@@ -1,0 +1,26 @@
+# Filter: the results of a node's burn-in calls become one outcome and one reason.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import outcome as outcomes
+
+
+def burn_in_outcome(results):
+    """{outcome, reason, simulated} over several results of node_check: a fault in any of them fails the node, an untested one keeps it from passing."""
+    words = [str(result.get("outcome") or outcomes.COULD_NOT_TEST) for result in results]
+    outcome = outcomes.combine(words)
+    reasons = [
+        str(result["reason"]) for result, word in zip(results, words) if word == outcome and result.get("reason")
+    ]
+    return {
+        "outcome": outcomes.COULD_NOT_TEST if outcome == outcomes.NOT_APPLICABLE else outcome,
+        "reason": " | ".join(reasons) if outcome != outcomes.PASS else "",
+        "simulated": any(bool(result.get("simulated")) for result in results),
+    }
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self):
+        return {"burn_in_outcome": burn_in_outcome}
