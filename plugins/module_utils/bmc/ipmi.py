@@ -6,6 +6,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -39,6 +40,35 @@ BOOT_WORDS = {"network": "pxe", "hd": "disk", "optical": "cd", "setup": "bios", 
 DENIED = re.compile(r"incorrect password|unauthorized name|invalid role|privilege|RAKP|password", re.IGNORECASE)
 
 
+def read_suite(answer):
+    """(authentication, integrity, confidentiality) algorithm numbers of an RMCP+ Open Session Response (IPMI 2.0, 13.18); None for a refusal."""
+    if len(answer) < 36 or answer[1] != 0:
+        return None
+    return answer[16] & 0x3F, answer[24] & 0x3F, answer[32] & 0x3F
+
+
+def _believe_the_answer():
+    """Let pyghmi use the cipher suite that the BMC chose. It offers 17 (SHA-256) and takes for granted that it got it; BMCs that only know suite 3 answer
+    with that and the login fails in a strange way. A BMC that chose no authentication or no encryption is refused."""
+    session = pyghmi_command.session.Session
+    if getattr(session, "aicluster_patched", False):
+        return
+    original = session._got_rmcp_response
+
+    def chosen(self, data):
+        suite = read_suite(data)
+        if suite is not None:
+            if suite[0] == 1:
+                self.attemptedhash, self.currhashlib, self.currhashlen = 1, hashlib.sha1, 12
+            elif suite[0] != 3 or suite[2] == 0:
+                self.onlogon({"error": f"no cipher suite in common (the BMC chose {suite}, wanted suite 17 or 3)"})
+                return -9
+        return original(self, data)
+
+    session._got_rmcp_response = chosen
+    session.aicluster_patched = True
+
+
 # ---- the worker process -------------------------------------------------------------------------------------------------------------------
 class _Worker:
     """What runs in the child: one pyghmi session, one function for each request."""
@@ -48,6 +78,7 @@ class _Worker:
         self.command = None
 
     def login(self):
+        _believe_the_answer()
         self.command = pyghmi_command.Command(
             bmc=self.endpoint.address,
             userid=self.endpoint.username,
@@ -258,6 +289,15 @@ class IpmiClient:
                 thing=f"account {self.endpoint.username}",
                 seen=text,
                 next_step="check bmc_credential; some BMCs refuse the privilege administrator",
+            )
+        if name == "login" and "cipher suite" in text:
+            raise Refused(
+                "the BMC offers no safe IPMI cipher suite",
+                host=self.endpoint.label,
+                thing=f"{self.endpoint.address} port {self.endpoint.port}/udp",
+                seen=text,
+                next_step="switch on cipher suite 17 or 3 on the BMC, or use Redfish",
+                code="cipher_suite",
             )
         if text == "timeout" or "no longer connected" in text or name == "login":
             self.close()

@@ -383,8 +383,9 @@ def boot(endpoint, target, once=True, mode=None, deadline_s=60.0, check=False, f
     with connect(endpoint, deadline, fence) as client:
         if client.source == "ipmi":
             observe = client.read_boot
-            # IPMI has no "leave the mode": the bit is always sent. UEFI unless legacy was asked for, and it is compared too.
-            wanted_mode = mode or "uefi"
+            # IPMI cannot leave the mode: a bit for it is always sent, UEFI unless legacy was asked for. Several BMCs ignore it, so it is
+            # compared only when it was asked for.
+            wanted_mode = mode
         else:
             observe = lambda: transform.boot(client.fresh_boot_place()[0])  # noqa: E731
             place = client.boot_place()[0]
@@ -406,7 +407,7 @@ def boot(endpoint, target, once=True, mode=None, deadline_s=60.0, check=False, f
                 if not check:
                     _send_boot(client, place, body, present, wanted_mode)
             elif not check:
-                client.send_boot(target, enabled == "persistent", wanted_mode)
+                client.send_boot(target, enabled == "persistent", mode or "uefi")
             if not check:
                 result.after = _verify_boot(client, observe, target, enabled, wanted_mode, deadline, interval)
         result.bmc = _known_identity(client)

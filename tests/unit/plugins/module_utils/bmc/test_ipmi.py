@@ -1,0 +1,174 @@
+# The IPMI client against pyghmi's own server in another process, and against addresses where nobody answers.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect, ipmi, operations, scan
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import AnswerLost
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.deadline import Deadline
+
+SERVER = """
+import sys
+from pyghmi.cmd.fakebmc import FakeBmc
+deaf = len(sys.argv) > 2
+class Server(FakeBmc):
+    def power_on(self):
+        if not deaf:
+            super().power_on()
+server = Server({'admin': 'password'}, port=int(sys.argv[1]))
+print('up', flush=True)
+server.listen(1)
+while True:
+    server.listen(1)
+"""
+
+
+@contextlib.contextmanager
+def server(*more):
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as free:
+        free.bind(("::", 0))
+        port = free.getsockname()[1]
+    child = subprocess.Popen([sys.executable, "-c", SERVER, str(port), *more], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline().strip() == "up"
+        yield port
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+@pytest.fixture(autouse=True)
+def no_worker_stays(port):
+    before = children()
+    yield
+    assert children() == before
+
+
+@pytest.fixture(scope="module")
+def port():
+    with server() as number:
+        yield number
+
+
+def endpoint(port, **changes):
+    return Endpoint(
+        **{
+            "address": "127.0.0.1",
+            "port": port,
+            "protocol": "ipmi",
+            "username": "admin",
+            "password": "password",
+            "name": "gpu02",
+            "timeout": 15,
+            **changes,
+        }
+    )
+
+
+@pytest.fixture
+def silent_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        yield silent.getsockname()[1]
+
+
+def children():
+    with open(f"/proc/{os.getpid()}/task/{os.getpid()}/children", encoding="ascii") as handle:
+        return handle.read().split()
+
+
+def test_power_and_boot_change_once(port):
+    there = endpoint(port)
+    assert operations.power(there, "off", interval=0.1).after == {"power": "off"}
+    planned = operations.power(there, "on", check=True)
+    assert planned.changed and planned.source == "ipmi"
+    assert operations.power(there, "on", interval=0.1).changed
+    assert not operations.power(there, "on").changed
+    assert operations.boot(there, "pxe", interval=0.1).changed
+    again = operations.boot(there, "pxe")
+    assert not again.changed and again.after["target"] == "pxe"
+    assert operations.boot(there, "none", interval=0.1).changed
+    assert not operations.boot(there, "none").changed
+
+
+def test_the_chosen_cipher_suite_is_read():
+    """IPMI 2.0 table 13-10: three algorithm payloads of eight bytes after twelve bytes of head."""
+    head = bytes([1, 0, 4, 0]) + bytes(8)
+    payloads = bytes([0, 0, 0, 8, 3, 0, 0, 0]) + bytes([1, 0, 0, 8, 4, 0, 0, 0]) + bytes([2, 0, 0, 8, 1, 0, 0, 0])
+    assert ipmi.read_suite(head + payloads) == (3, 4, 1)
+    assert ipmi.read_suite(bytes([1, 0x11, 0, 0]) + bytes(4)) is None
+
+
+def test_uefi_http_does_not_exist_in_ipmi(port):
+    with pytest.raises(errors.Unsupported):
+        operations.boot(endpoint(port), "uefi_http")
+
+
+def test_accepted_and_not_done_is_named():
+    with server("deaf") as number, pytest.raises(errors.DeadlineExceeded) as caught:
+        operations.power(endpoint(number), "on", deadline_s=3, interval=0.3)
+    assert caught.value.code == "accepted_not_moved"
+
+
+def test_info_says_what_ipmi_cannot_tell(port):
+    found = operations.info(endpoint(port))
+    assert found["source"] == "ipmi" and found["system"]["power"] in ("on", "off")
+    assert any("IPMI cannot tell" in text and "memory" in text for text in found["warnings"])
+
+
+def test_wrong_password_is_typed_and_does_not_poison_the_next_try(port):
+    with pytest.raises(errors.AuthenticationFailed) as caught:
+        operations.power(endpoint(port, password="wrong-one"), "on")
+    assert "wrong-one" not in str(caught.value)
+    assert operations.power(endpoint(port), "on", interval=0.1).after == {"power": "on"}
+    assert not operations.can_log_in(endpoint(port), "admin", "wrong-one")
+    assert operations.can_log_in(endpoint(port), "admin", "password")
+
+
+def test_a_silent_bmc_ends_at_the_deadline_and_leaves_no_process(silent_port):
+    began = time.monotonic()
+    with pytest.raises(errors.Unreachable), connect(endpoint(silent_port), Deadline(2, "test")) as client:
+        client.read_power()
+    assert time.monotonic() - began < 4
+
+
+def test_a_write_whose_answer_is_lost_is_not_sent_again(port):
+    with connect(endpoint(port), Deadline(10, "test")) as client:
+        client.read_power()
+        os.kill(client._pid, 9)
+        with pytest.raises(AnswerLost):
+            client._ask("set_power", (1,), True)
+
+
+def test_the_fence_stops_a_write(port):
+    def fence():
+        raise errors.FencedOut("a newer attempt owns the node")
+
+    there = endpoint(port)
+    operations.power(there, "off", interval=0.1)
+    with pytest.raises(errors.FencedOut):
+        operations.power(there, "on", fence=fence)
+    assert operations.power(there, "off").changed is False
+
+
+@pytest.mark.parametrize(("key", "value"), [("password", "x" * 21), ("username", "u" * 17)])
+def test_what_ipmi_cannot_hold_is_refused_before_sending(key, value):
+    with pytest.raises(errors.InvalidInput) as caught:
+        endpoint(1, **{key: value})
+    assert value not in str(caught.value)
+
+
+def test_presence_is_asked_without_a_login(port, silent_port):
+    assert scan.ipmi_presence(["127.0.0.1"], port, 1.0) == {"127.0.0.1"}
+    assert scan.ipmi_presence(["127.0.0.1"], silent_port, 0.3) == set()
