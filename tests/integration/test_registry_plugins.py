@@ -1,0 +1,392 @@
+# The registry's plugins as Ansible runs them: forks, groups, check mode, bulk form, two controllers, a killed controller.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "unit"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import conftest  # noqa: E402, F401  makes the checkout importable
+import private_postgresql  # noqa: E402
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors  # noqa: E402
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry  # noqa: E402
+
+ME = "tester@here"
+NAMES = [f"gpu{number:02d}" for number in range(1, 7)]
+RECAP = re.compile(r"^(\S+)\s*: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+
+
+@pytest.fixture(scope="session")
+def collections(tmp_path_factory):
+    path = tmp_path_factory.mktemp("collections")
+    place = path / "ansible_collections" / "aicluster"
+    place.mkdir(parents=True)
+    (place / "baremetal").symlink_to(ROOT)
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    try:
+        with private_postgresql.server() as url:
+            yield url("postgres")
+    except private_postgresql.CouldNotTest as reason:
+        pytest.skip(str(reason))
+
+
+class Controller:
+    """A directory with an inventory, a registry URL, and a home of its own."""
+
+    def __init__(self, path, url, collections):
+        self.path, self.url = path, url
+        path.mkdir(exist_ok=True)
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "AICLUSTER_"))},
+            "HOME": str(path),
+            "ANSIBLE_FORKS": "6",
+            "ANSIBLE_COLLECTIONS_PATH": str(collections),
+            "AICLUSTER_REGISTRY": url,
+            "AICLUSTER_SECRETS": str(path / "secrets.yml"),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_LOCALHOST_WARNING": "0",
+            "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
+            "ANSIBLE_INVENTORY_ENABLED": "aicluster.baremetal.registry",
+        }
+        (path / "all.aicluster.yml").write_text("plugin: aicluster.baremetal.registry\nmissing_ok: true\n")
+
+    def start(self, plays, *arguments, **options):
+        book = self.path / "book.yml"
+        book.write_text(plays if isinstance(plays, str) else yaml.safe_dump(plays, sort_keys=False))
+        program = shutil.which("ansible-playbook", path=f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}")
+        return subprocess.Popen(
+            [program, "-i", "all.aicluster.yml", str(book), *arguments],
+            cwd=self.path,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            **options,
+        )
+
+    def run(self, plays, *arguments, rc=0):
+        process = self.start(plays, *arguments)
+        output, _error = process.communicate(timeout=120)
+        assert process.returncode == rc, output
+        return output, {name: [int(one) for one in numbers] for name, *numbers in RECAP.findall(output)}
+
+
+both_databases = pytest.mark.parametrize(
+    "backend", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+)
+
+
+@pytest.fixture
+def backend():
+    return "sqlite"
+
+
+@pytest.fixture
+def url(backend, request, tmp_path):
+    if backend == "sqlite":
+        return f"sqlite:///{tmp_path}/registry.db"
+    url = request.getfixturevalue("postgresql")
+    import sqlalchemy as sa
+
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.pool.NullPool)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("DROP DATABASE IF EXISTS fresh WITH (FORCE)")
+        connection.exec_driver_sql("CREATE DATABASE fresh")
+    engine.dispose()
+    return url.replace("/postgres?", "/fresh?")
+
+
+@pytest.fixture
+def registry(url):
+    with open_registry(url, migrate=True) as opened:
+        for number, name in enumerate(NAMES, 1):
+            opened.save_node(
+                f"S{number}", ME, name=name, state="manageable", rack="r1", provision_ip=f"192.0.2.{number}"
+            )
+            opened.transition(name, "manageable", "available", ME)
+        yield opened
+
+
+@pytest.fixture
+def controller(tmp_path, url, collections):
+    return Controller(tmp_path / "one", url, collections)
+
+
+@pytest.fixture
+def other(tmp_path, url, collections):
+    return Controller(tmp_path / "two", url, collections)
+
+
+def play(hosts, *tasks, **more):
+    return {"hosts": hosts, "gather_facts": False, "tasks": list(tasks), **more}
+
+
+def lifecycle(**options):
+    return {"aicluster.baremetal.node_lifecycle": options}
+
+
+BEGIN = play("nodes", {**lifecycle(state="begin", stage="deploy"), "register": "begun"})
+SHOW = {
+    "ansible.builtin.debug": {
+        "msg": "in the group: {{ inventory_hostname }} {{ aicluster_fencing }} {{ aicluster_state }}"
+    }
+}
+
+
+def test_a_registry_is_made_and_filled_from_playbooks(controller):
+    made = play(
+        "localhost",
+        {"aicluster.baremetal.registry": {}},
+        {
+            "aicluster.baremetal.node": {
+                "serial": "S1",
+                "name": "gpu01",
+                "initial_state": "manageable",
+                "provision_ip": "192.0.2.1",
+                "bmc_credential": "{{ 'site/' ~ 'gpu01' }}",
+                "parts": [{"kind": "gpu", "slot": "0", "model": "H100 80GB", "serial": "{{ 5 }}"}],
+                "facts": {"note": "{{ '{{' }} not a template }}"},
+                "host_key": "ssh-ed25519 AAAAC3Nz comment",
+            }
+        },
+        lifecycle(state="transition", name="gpu01", to_state="available"),
+    )
+    _output, recap = controller.run([made])
+    assert recap["localhost"][1] == 3
+    _output, recap = controller.run([made])
+    assert recap["localhost"][1] == 0
+    with open_registry(controller.url) as registry:
+        node = registry.node("gpu01")
+        assert (node["state"], node["bmc_credential"], node["parts"][0]["serial"]) == ("available", "site/gpu01", "5")
+        assert registry.verify_audit()["ok"]
+    listed = subprocess.run(
+        [shutil.which("ansible-inventory") or str(pathlib.Path(sys.executable).parent / "ansible-inventory")]
+        + ["-i", "all.aicluster.yml", "--list"],
+        cwd=controller.path, env=controller.environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    inventory = json.loads(listed.stdout)
+    for group in ("nodes", "state_available", "gpu_h100_80gb"):
+        assert inventory[group]["hosts"] == ["gpu01"], group
+    known_hosts = list((controller.path / ".cache" / "aicluster").glob("known_hosts-*"))
+    assert [file.read_text() for file in known_hosts] == ["192.0.2.1,gpu01 ssh-ed25519 AAAAC3Nz\n"]
+    output, _recap = controller.run(
+        [
+            play(
+                "nodes",
+                {"ansible.builtin.debug": {"msg": "{{ aicluster_facts.note }} {{ ansible_host }} {{ ansible_user }}"}},
+            )
+        ]
+    )
+    assert "{{ not a template }} 192.0.2.1 root" in output
+
+
+@both_databases
+def test_begin_groups_the_selected_and_finish_moves_them(registry, controller):
+    registry.hold("gpu02", "alice", "fan noise", "fan replaced", False, ME)
+    finish = lifecycle(
+        state="finish", outcome="{{ 'fail' if inventory_hostname == 'gpu03' else 'pass' }}", reason="because"
+    )
+    plays = [BEGIN, play("stage_deploy", SHOW, lifecycle(state="step", step="look"), finish)]
+    output, recap = controller.run(plays)
+    assert "in the group: gpu01 1 deploying" in output
+    assert "in the group: gpu02" not in output
+    assert recap["gpu02"][1] == 0 and recap["gpu01"][1] == 2
+    assert {node["name"]: node["state"] for node in registry.nodes()} == {
+        **dict.fromkeys(NAMES, "deployed"),
+        "gpu02": "available",
+        "gpu03": "deploying_failed",
+    }
+    assert all(registry.attempts(name)[0]["last_step"] == "look" for name in NAMES if name != "gpu02")
+    _output, recap = controller.run(plays)
+    assert {numbers[1] for numbers in recap.values()} == {0}
+    assert registry.verify_audit()["ok"]
+
+
+def test_check_mode_groups_the_hosts_and_writes_nothing(registry, controller):
+    rows = registry.verify_audit()["rows"]
+    output, recap = controller.run([BEGIN, play("stage_deploy", SHOW)], "--check")
+    assert "in the group: gpu01" in output
+    assert all(recap[name][1] == 1 for name in NAMES)
+    assert registry.verify_audit()["rows"] == rows
+    assert {node["state"] for node in registry.nodes()} == {"available"}
+
+
+@both_databases
+def test_the_bulk_form_does_all_in_one_task_and_errors_stay_with_their_node(registry, controller):
+    registry.hold("gpu02", "alice", "fan noise", "fan replaced", False, ME)
+    plays = [
+        play(
+            "nodes",
+            {
+                **lifecycle(state="begin", stage="deploy", names="{{ ansible_play_batch + ['gpu99'] }}"),
+                "run_once": True,
+                "register": "begun",
+            },
+            {
+                "ansible.builtin.add_host": {
+                    "name": "{{ item.name }}",
+                    "groups": ["stage_deploy"],
+                    "aicluster_attempt": "{{ item.attempt }}",
+                    "aicluster_fencing": "{{ item.fencing }}",
+                },
+                "loop": "{{ begun.nodes | selectattr('selected', 'defined') | selectattr('selected') }}",
+                "run_once": True,
+                "changed_when": False,
+            },
+            {"ansible.builtin.debug": {"msg": "failed {{ begun.failed_names }}"}, "run_once": True},
+        ),
+        play(
+            "stage_deploy",
+            {**lifecycle(state="step", step="bulk", names="{{ ansible_play_batch }}"), "run_once": True},
+            {**lifecycle(state="finish", outcome="pass", names="{{ ansible_play_batch }}"), "run_once": True},
+        ),
+    ]
+    output, _recap = controller.run(plays)
+    assert "failed ['gpu99']" in output
+    states = {node["name"]: node["state"] for node in registry.nodes()}
+    assert states == {**dict.fromkeys(NAMES, "deployed"), "gpu02": "available"}
+    assert registry.attempts("gpu06")[0]["last_step"] == "bulk"
+
+
+@both_databases
+def test_two_controllers_at_once_share_the_nodes_out(registry, controller, other):
+    wait = {"ansible.builtin.wait_for": {"timeout": 4}, "delegate_to": "localhost", "run_once": True}
+    plays = [BEGIN, play("stage_deploy", SHOW, {**wait, "vars": {"ansible_connection": "local"}})]
+    runs = [one.start(plays) for one in (controller, other)]
+    outputs = [run.communicate(timeout=120)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    won = [name for output in outputs for name in re.findall(r"in the group: (gpu\d\d)", output)]
+    assert sorted(won) == NAMES
+    assert all(len(registry.attempts(name)) == 1 and registry.node(name)["fencing"] == 1 for name in NAMES)
+
+
+@both_databases
+def test_a_killed_controller_is_followed_by_one_that_adopts(registry, controller, other):
+    # Workers that write again and again: what must stop when only their parent is killed.
+    busy = {
+        **lifecycle(state="step", step="writing"),
+        "register": "never",
+        "until": False,
+        "retries": 300,
+        "delay": 0.2,
+    }
+    run = controller.start([BEGIN, play("stage_deploy", busy)])
+    workers = []
+    try:
+        deadline = time.monotonic() + 60
+        while not all(last_step(registry, name) == "writing" for name in NAMES):
+            assert time.monotonic() < deadline and run.poll() is None
+            time.sleep(0.2)
+        output, recap = other.run([BEGIN])
+        assert {numbers[1] for numbers in recap.values()} == {0}, output  # the owner lives: nobody is selected
+        workers = [int(pid) for pid in pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
+        assert len(workers) >= len(NAMES)
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait()
+        deadline = time.monotonic() + 5
+        while any(map(runs, workers)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(map(runs, workers))
+    finally:
+        for pid in [run.pid, *workers]:
+            if runs(pid):
+                os.kill(pid, signal.SIGKILL)
+        run.wait()
+        run.stdout.close()
+    old = registry.node("gpu01")["fencing"]
+    show = {"ansible.builtin.debug": {"msg": "{{ begun.adopted }} {{ begun.last_step }} {{ begun.fencing }}"}}
+    output, _recap = other.run([BEGIN, play("stage_deploy", show)])
+    assert output.count("True writing 2") == len(NAMES)
+    with pytest.raises(errors.FencedOut):
+        registry.check_fence("gpu01", old)
+    assert registry.verify_audit()["ok"]
+
+
+def last_step(registry, name):
+    attempts = registry.attempts(name)
+    return attempts[-1]["last_step"] if attempts else None
+
+
+def runs(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_why_evidence_and_hold(registry, controller):
+    item = {"check": "gpu3.ecc", "outcome": "fail", "value": 2, "limit": 0, "simulated": True}
+    for stage in ("deploy", "software"):
+        begin = registry.begin("gpu01", stage, actor=ME)
+        registry.finish("gpu01", begin.attempt, begin.fencing, "pass", ME)
+    plays = [
+        play("gpu01", lifecycle(state="begin", stage="burn_in")),
+        play(
+            "stage_burn_in",
+            {"aicluster.baremetal.evidence": {"items": [item]}, "register": "judged"},
+            lifecycle(state="finish", outcome="{{ judged.outcome }}", reason="{{ judged.checks.fail | join(', ') }}"),
+            {"aicluster.baremetal.hold": {"owner": "alice", "reason": "fan", "exit_condition": "fan replaced"}},
+        ),
+    ]
+    _output, recap = controller.run(plays)
+    assert recap["gpu01"] == [4, 3, 0, 0]
+    assert registry.node("gpu01")["state"] == "quarantined"
+    assert registry.evidence("gpu01")[0]["value"] == 2
+    output, _recap = controller.run((ROOT / "playbooks" / "why.yml").read_text(), "-e", "node=gpu01")
+    assert "gpu01 is not in service (state quarantined)." in output
+    assert output.index("held by alice") < output.index("quarantined for") < output.index("simulated instrument")
+    output, _recap = controller.run((ROOT / "playbooks" / "why.yml").read_text(), "-e", "node=gpu77", rc=2)
+    assert "the registry has no such node" in output
+
+
+def test_the_secret_lookup(registry, controller):
+    store = controller.path / "secrets.yml"
+    store.touch(0o600)
+    store.write_text("site/gpu01: {username: admin, password: hunter2}\n")
+    ask = play(
+        "gpu01",
+        {
+            "ansible.builtin.assert": {
+                "that": [
+                    "lookup('aicluster.baremetal.secret', 'site/gpu01') == {'username': 'admin', 'password': 'hunter2'}",
+                    "lookup('aicluster.baremetal.secret', 'site/gpu01', field='username') == 'admin'",
+                ]
+            }
+        },
+    )
+    controller.run([ask])
+    store.chmod(0o644)
+    output, _recap = controller.run([ask], rc=2)
+    assert "chmod 600" in output and "hunter2" not in output
+
+
+def test_errors_say_what_to_do(controller):
+    output, _recap = controller.run([play("localhost", {"aicluster.baremetal.node_info": {}})], rc=2)
+    assert "the registry is empty" in output and "aicluster.baremetal.registry" in output
+    del controller.environment["AICLUSTER_REGISTRY"]
+    output, _recap = controller.run(
+        [
+            play(
+                "localhost", {"aicluster.baremetal.node_info": {"registry": "{{ aicluster_registry | default(omit) }}"}}
+            )
+        ],
+        rc=2,
+    )
+    assert "AICLUSTER_REGISTRY" in output
