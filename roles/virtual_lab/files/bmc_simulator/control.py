@@ -151,21 +151,39 @@ async def ipmi_get(simulator: Simulator, message: Json) -> Any:
         "guid": node.config["uuid"],
         "version": node.firmware["BMC"],
         "delay": node.behaviour.delay_s,
+        "hardware": {"serial": node.config["serial"]},
     }
 
 
 @op
+async def ipmi_users(simulator: Simulator, message: Json) -> Any:
+    """User ids of IPMI: 1 is the one without a name, so account n is user n + 1."""
+    return [
+        {"uid": int(account.id) + 1, "name": account.username, "role": account.role, "enabled": account.enabled}
+        for account in simulator.node(message["node"]).accounts.values()
+    ]
+
+
+@op
 async def ipmi_do(simulator: Simulator, message: Json) -> Any:
-    """A write that came by IPMI: journalled like the ones that came by Redfish."""
+    """A write that came by IPMI: journalled like the ones that came by Redfish. Returns an IPMI completion code."""
     node = simulator.node(message["node"])
-    node.requests.append(method="IPMI", path=message["what"], account=message.get("account"), status=0, via="ipmi")
-    node.stats["writes"] += 1
-    if message["what"].startswith("power:"):
-        node.request_reset(message["what"].partition(":")[2])
-    elif message["what"].startswith("boot:"):
+    what, _colon, detail = message["what"].partition(":")
+    code = 0
+    if what == "power":
+        node.request_reset(detail)
+    elif what == "boot":
         node.set_override(**message["values"])
-    elif message["what"] == "bmc:reset":
+    elif what == "bmc":
         node.restart_bmc()
+    elif what == "user":
+        code = node.ipmi_user(detail, str(message["uid"] - 1), message["password"])
+    if message["what"] != "user:test":
+        node.requests.append(
+            method="IPMI", path=message["what"], account=message.get("account"), status=code, via="ipmi"
+        )
+        node.stats["writes"] += 1
+    return code
 
 
 async def serve_control(simulator: Simulator) -> asyncio.Server:

@@ -415,6 +415,26 @@ class Node:
         account.failures = 0
         return account
 
+    def ipmi_user(self, operation: str, identity: str, password: str) -> int:
+        """IPMI's Set User Password; returns a completion code (IPMI 2.0, 22.30: 0x80 means that the password is another)."""
+        account = self.accounts.get(identity)
+        if account is None:
+            return 0xCC
+        if operation == "test":
+            return 0 if hmac.compare_digest(account.password.encode(), password.encode()) else 0x80
+        if operation == "password" and len(password) < self.settings["min_password"]:
+            return 0xCC
+        if "account" in self.behaviour.accept_and_do_nothing:
+            return 0
+        if operation == "password":
+            account.password, account.change_required = password, False
+            self.drop_sessions(account.id)
+            self.event("password_changed", username=account.username)
+        else:
+            account.enabled = operation == "enable"
+        self.save()
+        return 0
+
     @property
     def session_timeout(self) -> float:
         return self.settings["session_timeout"] or self.behaviour.session_idle_s

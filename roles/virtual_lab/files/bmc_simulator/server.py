@@ -153,19 +153,24 @@ class Simulator:
         self.control_path.parent.mkdir(parents=True, exist_ok=True)
         self._control = await serve_control(self)
         try:
-            for config in self.lab["nodes"]:
-                await self.add(config)
+            await self._add_all(self.lab["nodes"])
         except BaseException:
             await self.close()
             raise
 
     async def add(self, config: dict[str, Any]) -> Front:
         node = Node(config, self.lab)
-        front = Front(node, self)
+        front = self.fronts[node.name] = Front(node, self)
         await node.attach()
         await front.open()
-        self.fronts[node.name] = front
         return front
+
+    async def _add_all(self, configs: list[dict[str, Any]]) -> None:
+        # all at once: an IPMI process takes a second to start, and a machine may take longer to be taken over
+        results = await asyncio.gather(*(self.add(config) for config in configs), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
     async def remove(self, name: str) -> None:
         front = self.fronts.pop(name)
@@ -179,8 +184,7 @@ class Simulator:
         for name in gone:
             await self.remove(name)
         fresh = [name for name in new if name not in self.fronts]
-        for name in fresh:
-            await self.add(new[name])
+        await self._add_all([new[name] for name in fresh])
         return {"removed": gone, "added": fresh}
 
     def node(self, name: str) -> Node:

@@ -168,6 +168,10 @@ class QemuDriver(Driver):
             f"type=3,manufacturer={maker},serial={serial},asset={escape(self.node.settings['asset_tag'])}",
         ]
         command += ["-smbios", "type=11" + "".join(f",value={escape(text)}" for text in hardware.oem_strings(config))]
+        if boot.target == "UefiHttp":
+            # the firmware would try PXE of the same NIC first
+            for name in ("IPv4PXESupport", "IPv6PXESupport"):
+                command += ["-fw_cfg", f"name=opt/org.tianocore/{name},string=no"]
         command += ["-device", "virtio-rng-pci", "-device", "virtio-scsi-pci,id=scsi0"]
         for number, disk in enumerate(config["disks"]):
             command += self._disk(number, disk, index)
