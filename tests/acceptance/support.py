@@ -179,6 +179,11 @@ class Lab:
         finally:
             registry.close()
 
+    def program(self, action, name):
+        """Start or stop one of the lab's programs through its supervisord."""
+        control = self.checkout / ".venv" / "bin" / "supervisorctl"
+        return execute([str(control), "-c", str(self.state / "supervisord.conf"), action, name], timeout=120)
+
     def node(self, name, url=None):
         with self.registry(url) as registry:
             return registry.node(name)
