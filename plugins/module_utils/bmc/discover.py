@@ -237,7 +237,8 @@ def endpoint_for(target, candidate, protocol=None):
         username=candidate["username"],
         password=candidate["password"],
         fingerprint=target.get("fingerprint") if protocol == "redfish" else None,
-        tls=target.get("tls") or ("pinned" if target.get("fingerprint") else "verify"),
+        tls=(target.get("tls") or ("pinned" if target.get("fingerprint") else "verify")) if protocol == "redfish" else "verify",
+        name=target.get("name"),
         timeout=target.get("timeout") or 120.0,
     )
 
@@ -381,8 +382,10 @@ class Stage:
     def _reference(self, serial):
         return self.options["site_reference"].replace("{serial}", str(serial))
 
-    def _target(self, find, **more):
+    def _target(self, entry, **more):
+        find = entry["find"]
         return {
+            "name": (entry["row"] or {}).get("name") or (entry["known"] or {}).get("name"),
             "address": find["address"],
             "port": find["port"],
             "protocol": find["protocols"][0],
@@ -413,7 +416,7 @@ class Stage:
             entry["also_ipmi"] = wants_ipmi and entry["find"]["protocols"] == ["redfish", "ipmi"]
             targets.append(
                 self._target(
-                    entry["find"],
+                    entry,
                     candidates=candidates,
                     sections=self.options["sections"],
                     also_ipmi=entry["also_ipmi"],
@@ -537,7 +540,7 @@ class Stage:
                 (
                     entry,
                     self._target(
-                        find,
+                        entry,
                         username=username,
                         password=entry["secret"]["password"],
                         new_password=password,

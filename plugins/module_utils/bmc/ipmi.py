@@ -88,6 +88,11 @@ class _Worker:
         )
         return True
 
+    def logout(self):
+        """Give the session back: a BMC has a few, and keeps one that was left for a minute."""
+        self.command.ipmi_session.logout()
+        return True
+
     def _raw(self, netfn, command, data=()):
         answer = self.command.raw_command(netfn=netfn, command=command, data=data)
         if "error" in answer:
@@ -189,6 +194,7 @@ class IpmiClient:
         self._redact = Redactor([endpoint.password])
         self._pid = self._channel = None
         self._pending = b""
+        self._logged_in = False
 
     def __enter__(self):
         return self
@@ -208,6 +214,7 @@ class IpmiClient:
             self._start()
             try:
                 self._ask("login", (), write=False)
+                self._logged_in = True
                 return
             except (Unreachable, BaremetalError) as error:
                 self.close()
@@ -240,6 +247,13 @@ class IpmiClient:
     def close(self):
         pid, channel, self._pid, self._channel = self._pid, self._channel, None, None
         if channel is not None:
+            if self._logged_in:
+                self._logged_in = False
+                try:
+                    channel.sendall(b'{"call": "logout", "args": []}\n')
+                    select.select([channel], [], [], 1.0)
+                except OSError:
+                    pass  # the worker is gone, and its session with it
             channel.close()
         if pid is None:
             return
@@ -267,6 +281,7 @@ class IpmiClient:
         except OSError:
             reply = b""
         if reply is None or reply == b"":
+            self._logged_in = False  # a worker that is stuck or gone cannot log out
             self.close()
             what = f"no answer within {limit:.0f} s" if reply is None else "the IPMI worker ended"
             if write:
