@@ -125,6 +125,7 @@ def main():
                     given["endpoints"],
                     given["timeout"],
                     next_step=f"read the logs in {given['directory']}/log",
+                    each=supervisor.crash_watch(),
                 )
             else:
                 result["ended"] = supervisor.stop(given["timeout"]) if todo else []

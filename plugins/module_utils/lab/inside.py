@@ -57,8 +57,11 @@ def answer(url, timeout=5):
         connection.close()
 
 
-def wait_answers(namespace, urls, seconds, next_step=None):
-    """Wait until every URL gives an HTTP answer, seen from inside the namespace; DeadlineExceeded names the silent ones. Returns {url: status}."""
+def wait_answers(namespace, urls, seconds, next_step=None, each=None):
+    """Wait until every URL gives an HTTP answer, seen from inside the namespace; DeadlineExceeded names the silent ones. Returns {url: status}.
+
+    `each` is called after every round without all answers and may raise.
+    """
     if not urls:
         return {}
     with concurrent.futures.ThreadPoolExecutor(min(8, len(urls)), initializer=_enter, initargs=(namespace,)) as pool:
@@ -70,6 +73,7 @@ def wait_answers(namespace, urls, seconds, next_step=None):
         return Deadline(seconds, "every address of the lab answers", next_step=next_step).wait(
             probe,
             interval=0.3,
+            each=each,
             describe=lambda seen: ", ".join(
                 f"{url}: {status}" for url, status in seen.items() if not isinstance(status, int)
             ),

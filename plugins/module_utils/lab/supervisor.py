@@ -149,6 +149,25 @@ class Supervisor:
             ),
         )
 
+    def crash_watch(self, limit=2):
+        """A callable for a wait: raises when a program was started again `limit` times meanwhile, for then it will never answer.
+
+        supervisord itself gives up only on programs that end within their first second.
+        """
+        starts, pids = {}, {name: row["pid"] for name, row in self.programs().items()}
+
+        def watch():
+            rows = self.programs()
+            for name, row in rows.items():
+                if row["pid"] and row["pid"] != pids.get(name):
+                    pids[name] = row["pid"]
+                    starts[name] = starts.get(name, 0) + 1
+            crashing = {name: rows[name] for name, number in starts.items() if number >= limit}
+            if crashing:
+                raise self._broken(crashing)
+
+        return watch
+
     def _broken(self, rows):
         tails = []
         for name, row in rows.items():

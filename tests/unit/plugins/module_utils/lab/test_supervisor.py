@@ -83,6 +83,18 @@ def test_a_program_that_does_not_stay_up_is_named_with_the_end_of_its_log(lab):
         lab.start()
 
 
+def test_a_program_that_crashes_later_again_and_again_is_named_too(lab):
+    lab.program("slow", "import time; time.sleep(1.5); raise SystemExit(chr(110) + chr(111))")
+    config = lab.directory / "supervisor.d" / "slow.conf"
+    config.write_text(config.read_text() + "autorestart=true\n")
+    lab.start()
+    watch = lab.supervisor.crash_watch()
+    with pytest.raises(BaremetalError, match="slow"):
+        for _round in range(100):
+            watch()
+            time.sleep(0.1)
+
+
 def test_programs_that_outlived_their_supervisord_are_ended_first(lab):
     lab.program("one")
     orphan = lab.start()[1]["one"]["pid"]
