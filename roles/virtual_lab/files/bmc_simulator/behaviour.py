@@ -1,6 +1,6 @@
-# Behaviour switches of a simulated BMC: one table of names, types, defaults and meanings; values are data and can change at run time.
+# Behaviour switches of a simulated BMC: one table of names, types, defaults and meanings. Values are data.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Each switch reproduces one way in which real BMCs differ or fail; the default of every switch is the well-behaved BMC."""
+"""Each switch reproduces one way in which real BMCs differ or fail; its default is the well-behaved BMC."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UPDATE_METHODS = ("simple", "multipart", "push")
 
 @dataclass(frozen=True)
 class Switch:
-    """One switch. `kind` is bool, int, number, text, list (of text) or faults; `choices` limits text and list values."""
+    """One switch. `kind` is bool, int, number, text, list (of text) or faults; `choices` limits texts and lists."""
 
     kind: str
     default: Any

@@ -1,4 +1,4 @@
-# The self-signed certificate of one BMC: made once, kept in the node's directory, so that its fingerprint survives restarts.
+# The self-signed certificate of one BMC: made once, kept in the node's directory, so that its fingerprint is stable.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _write_private(path: pathlib.Path, data: bytes) -> None:
 
 
 def make_certificate(common_name: str, address: str) -> bytes:
-    """Key and certificate in one PEM text. An elliptic curve key, because making thousands of RSA keys takes minutes."""
+    """Key and certificate in one PEM text. An elliptic curve key: making thousands of RSA keys takes minutes."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     start = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)

@@ -1,6 +1,8 @@
 # The control socket: what a person at the server or a test can do that a client of the BMC cannot.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""JSON lines over a unix socket, mode 0600: `{"op": "state", "node": "gpu01"}` -> `{"ok": true, "result": ...}` or `{"ok": false, "error": ...}`.
+"""JSON lines over a unix socket, mode 0600.
+
+`{"op": "state", "node": "gpu01"}` -> `{"ok": true, "result": ...}` or `{"ok": false, "error": ...}`.
 
 The IPMI processes use the same socket (ops that begin with `ipmi_`).
 """
@@ -229,7 +231,7 @@ class ControlError(RuntimeError):
 
 
 class Control:
-    """Blocking client of the control socket; one connection per call, so that it may be used from any thread or process."""
+    """Blocking client of the control socket; a connection per call, so that any thread or process may use it."""
 
     def __init__(self, path: str | Path, timeout: float = 30.0):
         self.path, self.timeout = str(path), timeout

@@ -1,4 +1,4 @@
-# IPMI FRU inventory data of a node: chassis, board and product areas. IPMI Platform Management FRU Information Storage Definition v1.0.
+# IPMI FRU inventory data of a node (IPMI Platform Management FRU Information Storage Definition v1.0).
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class GpuProfile:
     memory_type: str
 
 
-# The same names as the profiles of the simulated instruments (role lab_instruments), and more for fleets of driver none.
+# The names of the simulated instruments' profiles (role lab_instruments), and more for fleets of driver none.
 GPU_PROFILES: dict[str, GpuProfile] = {
     "a100x4": GpuProfile("NVIDIA A100-SXM4-80GB", 4, 80, "HBM2E"),
     "a100x8": GpuProfile("NVIDIA A100-SXM4-80GB", 8, 80, "HBM2E"),
@@ -52,7 +52,7 @@ def dimms(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def oem_strings(node: dict[str, Any]) -> list[str]:
-    """What the operating system learns about its simulated hardware: SMBIOS OEM strings, or lines of a file in nspawn nodes."""
+    """What the operating system learns about its simulated hardware: SMBIOS OEM strings, or a file in nspawn nodes."""
     strings = ["aicluster.simulated=true"]
     if node["gpu_profile"]:
         strings.append(f"aicluster.gpu_profile={node['gpu_profile']}")

@@ -1,4 +1,4 @@
-# The IPMI side of one BMC, seen from the simulator: a child process that is started again when it dies and ends with the simulator.
+# The IPMI side of one BMC, seen from the simulator: a child process that is started again when it dies.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 

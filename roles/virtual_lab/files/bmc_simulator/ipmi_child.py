@@ -1,4 +1,4 @@
-# The process that answers IPMI 2.0 for one BMC (pyghmi's server); what it knows and does, it asks of the simulator's control socket.
+# The process that answers IPMI 2.0 for one BMC (pyghmi's server); it asks the simulator over its control socket.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Session(serversession.ServerSession):
 
 
 class Passwords:
-    """What pyghmi takes for a dictionary of passwords: asks the simulator each time, so that a changed password counts at once."""
+    """What pyghmi takes for a dictionary of passwords: asks each time, so that a changed password counts at once."""
 
     def __init__(self, control: Control, node: str):
         self.control, self.node = control, node

@@ -1,4 +1,4 @@
-# Redfish error and information messages: the entries of the DMTF Base registry that this service uses, and the bodies made of them.
+# Redfish messages: the entries of the DMTF Base registry that this service uses, and the bodies made of them.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 REGISTRY = "Base.1.19"
 
-# MessageId: (HTTP status, severity, text with %1, %2...). Names and meaning: DMTF DSP8011, Base message registry; the texts are our own.
+# MessageId: (HTTP status, severity, text with %1, %2...). Names and meaning: DMTF DSP8011; the texts are our own.
 MESSAGES: dict[str, tuple[int, str, str]] = {
     "Success": (200, "OK", "The request was carried out."),
     "NoOperation": (400, "Warning", "The request holds nothing to change."),

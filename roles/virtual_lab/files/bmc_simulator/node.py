@@ -1,6 +1,6 @@
-# One simulated server as its BMC knows it: power, boot override, BIOS, media, accounts, sessions, tasks, logs, firmware.
+# One simulated server as its BMC knows it: power, boot, BIOS, media, accounts, sessions, tasks, logs, firmware.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The one state behind every front (Redfish, IPMI, control socket). What a BMC keeps over a restart is in `bmc-state.json`."""
+"""The one state behind every front (Redfish, IPMI, control socket). `bmc-state.json` holds what survives a restart."""
 
 from __future__ import annotations
 
@@ -38,17 +38,10 @@ BIOS_CHOICES: dict[str, tuple[str, ...]] = {
     "BootMode": ("Uefi", "Legacy"),
     "NumaNodesPerSocket": ("1", "2", "4"),
     "PowerProfile": ("Performance", "Balanced", "Efficiency"),
-    **{
-        name: ("Enabled", "Disabled")
-        for name in (
-            "HyperThreading",
-            "SriovGlobalEnable",
-            "IommuSupport",
-            "SerialConsole",
-            "NetworkStack",
-            "AcsControl",
-        )
-    },
+    **dict.fromkeys(
+        ("HyperThreading", "SriovGlobalEnable", "IommuSupport", "SerialConsole", "NetworkStack", "AcsControl"),
+        ("Enabled", "Disabled"),
+    ),
 }
 FIRMWARE_DEFAULTS = {"BMC": "1.0.0", "BIOS": "1.0.0", "CPLD": "1.0.0"}
 PRIVILEGES = {
@@ -254,14 +247,14 @@ class Node:
         return "On" if self.driver.running else "Off"
 
     async def attach(self) -> None:
-        """Take over what an earlier simulator left running; a node that lab.json wants powered on at first is started."""
+        """Take over what an earlier simulator left running; start a node that lab.json has powered on."""
         if await self.driver.attach():
             self.event("attached")
         elif self.stored_power == "On" and not self._state_file.exists():
             await self._power_on()
 
     def request_reset(self, kind: str) -> None:
-        """Accept a reset of one of the Redfish types. It is carried out after the power lag; the caller does not wait for it."""
+        """Accept a reset of one of the Redfish types; it follows after the power lag, the caller does not wait."""
         if "power" in self.behaviour.accept_and_do_nothing:
             return
         self.spawn(self._reset(kind), f"reset {kind}")
@@ -336,7 +329,7 @@ class Node:
             await self._power_on()
 
     async def machine_rebooted(self, reason: str) -> None:
-        """The driver says that the machine went through a reset: the override was used, pending settings take effect."""
+        """The driver says that the machine was reset: the override was used, pending settings take effect."""
         used = self.boot()
         self._apply_pending()
         then = self._consume_boot()
@@ -416,7 +409,7 @@ class Node:
         return account
 
     def ipmi_user(self, operation: str, identity: str, password: str) -> int:
-        """IPMI's Set User Password; returns a completion code (IPMI 2.0, 22.30: 0x80 means that the password is another)."""
+        """IPMI's Set User Password; returns a completion code (IPMI 2.0, 22.30: 0x80 for a password that differs)."""
         account = self.accounts.get(identity)
         if account is None:
             return 0xCC
@@ -569,7 +562,7 @@ class Node:
             ],
             "sessions": len(self.sessions),
             "tasks": {task.id: task.state for task in self.tasks.values()},
-            "settings": {key: value for key, value in self.settings.items()},
+            "settings": dict(self.settings),
         }
 
     async def close(self, keep: bool) -> None:

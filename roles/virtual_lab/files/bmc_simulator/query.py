@@ -1,6 +1,6 @@
 # Redfish query parameters on GET: $expand, $select, $filter, $skip, $top, only.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""DMTF DSP0266, clause "Query parameters". Pure functions over resource bodies; `load` gives the body of another resource."""
+"""DMTF DSP0266, clause "Query parameters". Pure functions over bodies; `load` gives the body of another resource."""
 
 from __future__ import annotations
 

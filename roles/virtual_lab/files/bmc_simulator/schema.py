@@ -1,4 +1,4 @@
-# The description of a lab (lab.json): what it may hold, checked before anything starts, with errors that name the place.
+# The description of a lab (lab.json): what it may hold, checked before anything starts; errors name the place.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class Simulator:
         await front.node.close(keep=False)
 
     async def replace(self, nodes: list[dict[str, Any]]) -> dict[str, list[str]]:
-        """Make the set of nodes the given one: what is no longer there ends, what is new starts, what is the same is left alone."""
+        """Make the set of nodes the given one: what is gone ends, what is new starts, what is the same stays."""
         new = {config["name"]: config for config in check_lab({**self.lab, "nodes": nodes})["nodes"]}
         gone = [name for name, front in self.fronts.items() if new.get(name) != front.node.config]
         for name in gone:
@@ -206,7 +206,7 @@ class Simulator:
             self.control_path.unlink(missing_ok=True)
 
     def write_endpoints(self) -> None:
-        """Addresses, ports and certificate fingerprints for people and tools: `endpoints.json` beside the control socket."""
+        """Addresses, ports and certificate fingerprints, for people and tools: the run directory's `endpoints.json`."""
         path = self.control_path.with_name("endpoints.json")
         partial = path.with_suffix(".new")
         partial.write_text(json.dumps([front.describe() for front in self.fronts.values()], indent=1), encoding="utf-8")

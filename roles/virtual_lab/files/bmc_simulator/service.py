@@ -1,4 +1,4 @@
-# The Redfish service of one BMC over HTTP: authentication, headers, ETags, query parameters, injected faults, the request journal.
+# The Redfish service of one BMC over HTTP: authentication, headers, ETags, queries, injected faults, request journal.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
@@ -72,9 +72,11 @@ def _metadata() -> str:
         for name in [*names, *collections]
     )
     return (
-        '<?xml version="1.0" encoding="UTF-8"?><edmx:Edmx xmlns:edmx="http://docs.oasis-open.org/odata/ns/edmx" Version="4.0">'
+        '<?xml version="1.0" encoding="UTF-8"?>'
+        '<edmx:Edmx xmlns:edmx="http://docs.oasis-open.org/odata/ns/edmx" Version="4.0">'
         + references
-        + f'<edmx:Reference Uri="{SCHEMA_HOST}/RedfishExtensions_v1.xml"><edmx:Include Namespace="RedfishExtensions.v1_0_0" '
+        + f'<edmx:Reference Uri="{SCHEMA_HOST}/RedfishExtensions_v1.xml">'
+        '<edmx:Include Namespace="RedfishExtensions.v1_0_0" '
         'Alias="Redfish"/></edmx:Reference>'
         + '<edmx:DataServices><Schema xmlns="http://docs.oasis-open.org/odata/ns/edm" Namespace="Service">'
         f'<EntityContainer Name="Service" Extends="ServiceRoot.{resources.VERSIONS["ServiceRoot"]}.ServiceContainer"/>'

@@ -47,7 +47,7 @@ class Bmc:
 
 
 def node_config(number: int = 1, lab: str = "test", **changes: Any) -> dict[str, Any]:
-    """A node of lab.json as the lab would describe it; `bmc` and `behaviour` in `changes` are merged, other keys replace."""
+    """A node of lab.json as the lab would describe it; `bmc` and `behaviour` are merged, other keys replace."""
     name = f"gpu{number:02d}"
     config: dict[str, Any] = {
         "name": name,
@@ -164,7 +164,7 @@ def start(
     arguments: tuple[str, ...] = (),
     prefix: tuple[str, ...] = (),
 ) -> Lab:
-    """Start the simulator for a lab.json; `prefix` goes in front of the command (for example to enter a network namespace)."""
+    """Start the simulator for a lab.json; `prefix` goes in front of the command (to enter a network namespace)."""
     path = directory / "lab.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     path.chmod(0o600)
@@ -210,7 +210,7 @@ def running(
     directory: str | pathlib.Path | None = None,
     **lab: Any,
 ) -> Iterator[Lab]:
-    """A simulator with this many default nodes, or with these. `behaviour` is merged into each node; `lab` into lab.json.
+    """A simulator with this many default nodes, or these. `behaviour` is merged into each node, `lab` into lab.json.
 
     The directory is a new temporary one, removed afterwards, unless it is given.
     """

@@ -16,7 +16,7 @@ import aiohttp
 from . import resources
 from .messages import Problem, error_body, info
 from .node import BIOS_CHOICES, BIOS_DEFAULTS, PRIVILEGES, Account, Node, Task
-from .resources import ACCOUNTS, C, M, MONITORS, S, SESSIONS, TASKS, UPDATE, V1, Json
+from .resources import ACCOUNTS, MONITORS, SESSIONS, TASKS, UPDATE, V1, C, Json, M, S
 
 FIRMWARE_MAGIC = b"AICLUSTER-FIRMWARE 1\n"
 
@@ -687,7 +687,7 @@ async def patch_manager_nic(call: Call) -> Answer:
 
 
 def read_firmware(path: pathlib.Path) -> tuple[str, str]:
-    """Component and version of a firmware image of the simulator: a magic line, then one line of JSON; raises ValueError."""
+    """Component and version of a firmware image: a magic line, then one line of JSON; raises ValueError."""
     with path.open("rb") as handle:
         if handle.readline(64) != FIRMWARE_MAGIC:
             raise ValueError("the image is not a firmware image of this server")

@@ -1,7 +1,7 @@
-# A node that is a systemd-nspawn container: an overlay on one read-only operating system, its own network namespace, systemd as process 1.
+# A node that is a systemd-nspawn container: an overlay on a shared root, its own network namespace, systemd as process
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What it cannot show is not claimed from it: there is no firmware, no boot loader, no kernel of its own and no disk. A boot target is
-kept and reported, and has no effect.
+"""What it cannot show is not claimed from it: there is no firmware, no boot loader, no kernel of its own and no disk.
+A boot target is kept and reported, and has no effect.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class NspawnDriver(Driver):
     # ---- network and root ----------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        """The node's namespace with one veth per NIC into the lab's bridges, and its root: an overlay on the shared one."""
+        """The node's namespace with a veth per NIC into the bridges, and its root, an overlay on the shared one."""
         config, lab_namespace = self.node.config, self.lab["net_namespace"]
         await run("ip", "netns", "add", self.namespace)
         await run("ip", "-n", self.namespace, "link", "set", "lo", "up")
@@ -141,7 +141,7 @@ class NspawnDriver(Driver):
     async def start(self, first: Boot, then: Boot) -> None:
         if not os.path.isdir(self.node.config["root"]):
             raise DriverError(
-                f"{self.node.name}: there is no operating system at {self.node.config['root']}; build it or correct root"
+                f"{self.node.name}: no operating system at {self.node.config['root']}; build it or correct root"
             )
         await self._clean()
         try:
@@ -157,19 +157,27 @@ class NspawnDriver(Driver):
             output.write(f"\n=== aicluster power on {now_text()} ===\n".encode())
             output.flush()
             environment = {**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
-            # nspawn does not end with the simulator by itself: the simulator stops it, and a crashed one's successor removes it
+            # it does not end with the simulator by itself: the simulator stops it, or the successor of a crashed one
             self._process = await asyncio.create_subprocess_exec(
-                "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "-D", str(self.root), f"--machine={self.namespace}",
-                f"--hostname={self.node.name}", f"--uuid={self.node.config['uuid']}",
-                f"--network-namespace-path=/run/netns/{self.namespace}", "--resolv-conf=off", "--console=pipe", "--boot",
-                stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True,
-            )  # fmt: skip
+                *self._command(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,
+            )
         self.pid_file.write_text(f"{self._process.pid}\n")
         self._ended.clear()
         self._wanted_end = False
 
+    def _command(self) -> list[str]:
+        command = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--resolv-conf=off", "--console=pipe"]
+        command += ["-D", str(self.root), f"--machine={self.namespace}", f"--hostname={self.node.name}"]
+        command += [f"--uuid={self.node.config['uuid']}", f"--network-namespace-path=/run/netns/{self.namespace}"]
+        return [*command, "--boot"]
+
     async def _keep(self) -> None:
-        """A reboot inside ends nspawn with 133 (it would restart itself only as a unit): start it again, as a server would."""
+        """A reboot inside ends nspawn with 133 (for a unit that restarts it): start it again, as a server would."""
         while True:
             code = await self._process.wait()
             if self._wanted_end or code != 133:

@@ -1,7 +1,8 @@
 # A machine under QEMU: firmware, disks, NICs on taps, serial console in a file, boot order through QMP.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One-time boot: `bootindex` can be written over QMP and is read again at each machine reset. A machine is started with the order of the
-override and stopped before its first instruction; the normal order is written; then it runs. So the guest's own reboot goes to disk.
+"""One-time boot: `bootindex` can be written over QMP and is read again at each machine reset. A machine is started with
+the order of the override and stopped before its first instruction; the normal order is written; then it runs. So the
+guest's own reboot goes to disk.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class QemuDriver(Driver):
         return self.directory / f"{disk['slot']}.raw"
 
     def _prepare_files(self) -> tuple[str, str] | None:
-        """Blank disks (sparse raw files, so that they can be hashed as they are) and the firmware's variables, where missing."""
+        """Blank disks (sparse raw files: they can be hashed as they are) and the firmware's variables."""
         for disk in self.node.config["disks"]:
             path, size = self.disk_path(disk), parse_size(disk["size"])
             if not path.exists():
@@ -183,10 +184,10 @@ class QemuDriver(Driver):
     def _disk(self, number: int, disk: dict[str, Any], index: dict[str, int]) -> list[str]:
         device, serial = f"disk{number}", escape(disk["serial"])
         tail = f"drive=drive{number},serial={serial},bootindex={index[device]}"
-        rotation = 7200 if disk["type"] == "hdd" else 1
+        product, rotation = f"V{disk['type'].upper()}", 7200 if disk["type"] == "hdd" else 1
         kind = {
             "nvme": f"nvme,id={device},ioeventfd=on,{tail}",
-            "scsi": f"scsi-hd,id={device},bus=scsi0.0,vendor=LAB,product=V{disk['type'].upper()},rotation_rate={rotation},{tail}",
+            "scsi": f"scsi-hd,id={device},bus=scsi0.0,vendor=LAB,product={product},rotation_rate={rotation},{tail}",
             "virtio": f"virtio-blk-pci,id={device},{tail}",
         }[disk_bus(disk)]
         # cache=unsafe: the file survives the end of QEMU, only a crash of the host could lose writes
@@ -218,7 +219,7 @@ class QemuDriver(Driver):
         self._mark("power on", target=first.target, source=first.source)
         log = self.directory / "qemu.log"
         with log.open("ab") as output:
-            # a session of its own: a signal to the simulator's group must not reach the machine, which may outlive the simulator
+            # a session of its own: a signal to the simulator's group must not reach a machine that may outlive it
             self._process = await asyncio.create_subprocess_exec(
                 *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
