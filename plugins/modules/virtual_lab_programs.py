@@ -16,25 +16,13 @@ description:
 requirements:
   - Linux, root, supervisor
 options:
-  directory:
-    description: State directory of the lab. Holds C(supervisord.conf) and C(supervisor.d).
-    type: path
+  description:
+    description: The lab as made by the filter P(aicluster.baremetal.lab_description#filter).
+    type: dict
     required: true
-  run_directory:
-    description: Run directory of the lab. Holds the socket of supervisord.
-    type: path
-    required: true
-  namespace:
-    description: Network namespace in which supervisord is started. Required when O(state=started).
-    type: str
-  namespaces:
-    description: Network namespaces of the lab. When stopped, all processes inside them are ended.
-    type: list
-    elements: str
-    default: []
   endpoints:
     description:
-      - What must answer, seen from inside O(namespace), before the module returns.
+      - What must answer, seen from inside the namespace of the lab's controller, before the module returns.
       - An C(http) or C(https) URL, whatever status it gives, or C(tcp://HOST:PORT) for a server that speaks first, such as SSH.
     type: list
     elements: str
@@ -60,15 +48,12 @@ attributes:
 EXAMPLES = r"""
 - name: Run the programs of a lab
   aicluster.baremetal.virtual_lab_programs:
-    directory: /var/lib/aicluster/aicl
-    run_directory: /run/aicluster/aicl
-    namespace: aicl-ctl
+    description: "{{ virtual_lab_description }}"
+    endpoints: ["https://10.77.0.11/redfish/v1/", "tcp://10.77.1.2:22"]
 
 - name: Stop them
   aicluster.baremetal.virtual_lab_programs:
-    directory: /var/lib/aicluster/aicl
-    run_directory: /run/aicluster/aicl
-    namespaces: [aicl-ctl, aicl-oob, aicl-net, aicl-slurm]
+    description: "{{ virtual_lab_description }}"
     state: stopped
 """
 
@@ -92,6 +77,7 @@ summary:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import BaremetalError
+from ansible_collections.aicluster.baremetal.plugins.module_utils.lab import network
 from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.inside import wait_answers
 from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.supervisor import Supervisor
 
@@ -99,32 +85,31 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.supervisor
 def main():
     module = AnsibleModule(
         argument_spec={
-            "directory": {"type": "path", "required": True},
-            "run_directory": {"type": "path", "required": True},
-            "namespace": {"type": "str"},
-            "namespaces": {"type": "list", "elements": "str", "default": []},
+            "description": {"type": "dict", "required": True},
             "endpoints": {"type": "list", "elements": "str", "default": []},
             "state": {"type": "str", "choices": ["started", "stopped"], "default": "started"},
             "timeout": {"type": "int", "default": 30},
         },
-        required_if=[("state", "started", ("namespace",))],
         supports_check_mode=True,
     )
     given = module.params
-    prefix = ["ip", "netns", "exec", given["namespace"]] if given["namespace"] else []
-    supervisor = Supervisor(given["directory"], given["run_directory"], given["namespaces"], prefix)
+    lab = given["description"]
+    controller = lab["namespaces"]["ctl"]
     result = {}
     try:
+        supervisor = Supervisor(
+            lab["dir"], lab["run_dir"], sorted(network.observe(lab)), ["ip", "netns", "exec", controller]
+        )
         started = given["state"] == "started"
         todo = supervisor.plan_start() if started else supervisor.plan_stop()
         if not module.check_mode:
             if started:
                 result["programs"] = supervisor.start(todo, given["timeout"])
                 wait_answers(
-                    given["namespace"],
+                    controller,
                     given["endpoints"],
                     given["timeout"],
-                    next_step=f"read the logs in {given['directory']}/log",
+                    next_step=f"read the logs in {lab['dir']}/log",
                     each=supervisor.crash_watch(),
                 )
             else:

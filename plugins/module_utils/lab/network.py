@@ -77,13 +77,14 @@ def wanted(description):
     for node in description["nodes"]:
         if node["driver"] == "qemu":
             net.update({nic["tap"]: {"kind": "tun", "master": nic["bridge"]} for nic in node["nics"]})
-        elif node["driver"] == "nspawn":
-            home = f"{description['name']}-{node['name']}"
-            result[home] = {}
-            for k, nic in enumerate(node["nics"]):
-                port = veth(result[home], home, f"eth{k}", net, names["net"], nic["tap"], mac=nic["mac"])
-                port["master"] = nic["bridge"]
     return result
+
+
+def _made_by_the_simulator(description):
+    """Namespaces of nspawn nodes and their ports on the bridges: they come and go with the power of the node."""
+    nodes = [node for node in description["nodes"] if node["driver"] == "nspawn"]
+    ports = {f"{description['namespaces']['net']}/{nic['tap']}" for node in nodes for nic in node["nics"]}
+    return {f"{description['name']}-{node['name']}" for node in nodes} | ports
 
 
 def existing():
@@ -124,7 +125,7 @@ def _vacant(links):
 def observe(description):
     """{namespace: links} of those of the lab's namespaces that exist, {} for a name with nothing behind it; Refused where one belongs to somebody else.
 
-    `extra` namespaces (nodes that the description no longer has) are found by their owner's mark.
+    Namespaces of nspawn nodes, also of those that the description no longer has, are found by their owner's mark.
     """
     alias = owner_alias(description["name"], description["dir"])
     names, seen = wanted(description), {}
@@ -153,7 +154,8 @@ def observe(description):
 def plan(description, observed, present=True):
     """The changes, as a Plan whose things are `namespace` or `namespace/interface`."""
     changes, target = [], wanted(description) if present else {}
-    for namespace in sorted(set(observed) - set(target)):
+    others = _made_by_the_simulator(description) if present else set()
+    for namespace in sorted(set(observed) - set(target) - others):
         changes.append(Change(namespace, "present", None))
     for namespace, interfaces in target.items():
         have = observed.get(namespace) or {}
@@ -162,6 +164,8 @@ def plan(description, observed, present=True):
         elif not have["lo"]["up"] or not have["lo"]["alias"]:
             changes.append(Change(f"{namespace}/lo", "down", "up"))
         for name in sorted(set(have) - set(interfaces) - {"lo"}):
+            if f"{namespace}/{name}" in others:
+                continue
             changes.append(Change(f"{namespace}/{name}", have[name]["kind"] or "present", None))
         for name, want in interfaces.items():
             seen = have.get(name)

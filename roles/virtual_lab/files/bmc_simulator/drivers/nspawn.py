@@ -73,7 +73,9 @@ class NspawnDriver(Driver):
         """The node's namespace with a veth per NIC into the bridges, and its root, an overlay on the shared one."""
         config, lab_namespace = self.node.config, self.lab["net_namespace"]
         await run("ip", "netns", "add", self.namespace)
-        await run("ip", "-n", self.namespace, "link", "set", "lo", "up")
+        # the mark by which the lab's removal knows whose namespace this is (module_utils/lab/network.py)
+        mark = f"aicluster-lab {self.lab['name']} {self.lab['dir']}"
+        await run("ip", "-n", self.namespace, "link", "set", "lo", "up", "alias", mark)
         for number, nic in enumerate(config["nics"]):
             outer, inner = nic["tap"] or f"{self.node.name}n{number}", f"eth{number}"
             place = ["-n", lab_namespace] if lab_namespace else []
