@@ -30,7 +30,6 @@ async def _run(simulator: Simulator) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await simulator.start()
-    simulator.write_endpoints()
     print(f"ready: {len(simulator.fronts)} BMCs, control socket {simulator.control_path}", flush=True)
     await stop.wait()
     await simulator.close()

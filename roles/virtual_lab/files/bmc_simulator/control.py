@@ -38,7 +38,7 @@ def _nodes(simulator: Simulator, message: Json) -> list:
 
 @op
 async def ping(simulator: Simulator, message: Json) -> Any:
-    return {"pid": os.getpid(), "nodes": len(simulator.fronts)}
+    return {"pid": os.getpid(), "nodes": len(simulator.fronts), "ready": simulator.ready}
 
 
 @op

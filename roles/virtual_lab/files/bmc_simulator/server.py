@@ -143,6 +143,7 @@ class Simulator:
         self.lab, self.keep_nodes = lab, keep_nodes
         self.fronts: dict[str, Front] = {}
         self.control_path = pathlib.Path(lab["run_dir"]) / "bmc.sock"
+        self.ready = False
         self._control: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -154,6 +155,8 @@ class Simulator:
         self._control = await serve_control(self)
         try:
             await self._add_all(self.lab["nodes"])
+            self.write_endpoints()
+            self.ready = True
         except BaseException:
             await self.close()
             raise

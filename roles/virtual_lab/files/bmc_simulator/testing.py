@@ -190,7 +190,7 @@ def start(
     end = time.monotonic() + deadline_s
     while True:
         with contextlib.suppress(OSError, ControlError):
-            if lab.control.call("ping")["nodes"] == len(config["nodes"]):
+            if lab.control.call("ping")["ready"]:
                 return lab
         if process.poll() is not None or time.monotonic() > end:
             if process.poll() is None:

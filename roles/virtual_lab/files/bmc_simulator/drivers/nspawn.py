@@ -19,14 +19,39 @@ from .base import Boot, Driver, DriverError
 
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
+PROPAGATE = pathlib.Path("/run/systemd/nspawn/propagate")
 # what a container manager sends to process 1 for an orderly power off (systemd(1), signals)
 SIGRTMIN_POWEROFF = signal.SIGRTMIN + 4
 
 
+def _outside() -> list[str]:
+    """How to run a command where the simulator was started from.
+
+    `ip netns exec` gives what it starts a mount namespace of its own: network namespaces and mounts made there would be
+    seen by nobody else.
+    """
+    try:
+        outside = os.open(f"/proc/{os.getppid()}/ns/mnt", os.O_RDONLY)
+        if os.stat(outside).st_ino == os.stat("/proc/self/ns/mnt").st_ino:
+            os.close(outside)
+            return []
+    except OSError:
+        return []
+    # the descriptor stays open: the parent may end, its namespace must not
+    return ["nsenter", f"--mount=/proc/{os.getpid()}/fd/{outside}", "--"]
+
+
+OUTSIDE = _outside()
+
+
 async def run(*command: str, check: bool = True) -> str:
-    """Run a short command; raises DriverError with what it said."""
+    """Run a short command outside of a private mount namespace; raises DriverError with what it said."""
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *OUTSIDE,
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     output, _none = await process.communicate()
     text = output.decode(errors="replace").strip()
@@ -108,27 +133,29 @@ class NspawnDriver(Driver):
         upper, work = self.node.directory / "upper", self.node.directory / "work"
         for directory in (upper, work, self.root):
             directory.mkdir(exist_ok=True)
+        self._personalise(upper / "etc")
         options = f"lowerdir={config['root']},upperdir={upper},workdir={work}"
         await run("mount", "-t", "overlay", "overlay", "-o", options, str(self.root))
-        self._personalise()
 
-    def _personalise(self) -> None:
-        """What tells this node from its siblings. Only at the first start: afterwards it is the node's own business."""
-        etc = self.root / "etc"
+    def _personalise(self, etc: pathlib.Path) -> None:
+        """What tells this node from its siblings; name and machine id only once, they are the node's own afterwards."""
         strings = [*hardware.oem_strings(self.node.config), f"aicluster.serial={self.node.config['serial']}"]
-        (etc / "aicluster").mkdir(exist_ok=True)
+        (etc / "aicluster").mkdir(parents=True, exist_ok=True)
         (etc / "aicluster" / "hardware-strings").write_text("".join(f"{line}\n" for line in strings))
-        if not (self.node.directory / "upper" / "etc" / "hostname").exists():
+        if not (etc / "hostname").exists():
             (etc / "hostname").write_text(self.node.name + "\n")
             (etc / "machine-id").write_text(self.node.config["uuid"].replace("-", "") + "\n")
 
+    async def _mounted(self) -> bool:
+        return bool(
+            await run("findmnt", "--noheadings", "--output", "TARGET", "--mountpoint", str(self.root), check=False)
+        )
+
     async def _clean(self) -> None:
         """No mount and no namespace stays behind; the overlay's files do, they are the node's disk."""
-        if self.root.is_mount():
-            with contextlib.suppress(DriverError):
-                await run("umount", str(self.root))
-        if self.root.is_mount():
-            await run("umount", "--lazy", str(self.root))
+        for how in ((), ("--lazy",)):
+            if await self._mounted():
+                await run("umount", *how, str(self.root), check=False)
         place = ["-n", self.lab["net_namespace"]] if self.lab["net_namespace"] else []
         for number, nic in enumerate(self.node.config["nics"]):
             if os.path.exists(f"/run/netns/{self.namespace}"):
@@ -136,6 +163,9 @@ class NspawnDriver(Driver):
         if os.path.exists(f"/run/netns/{self.namespace}"):
             await run("ip", "netns", "del", self.namespace)
         shutil.rmtree(self.node.directory / "work", ignore_errors=True)
+        # systemd-nspawn leaves its own directory where /run is no tmpfs
+        with contextlib.suppress(OSError):
+            (PROPAGATE / self.namespace).rmdir()
         self.pid_file.unlink(missing_ok=True)
 
     # ---- life ----------------------------------------------------------------------------------
@@ -173,7 +203,15 @@ class NspawnDriver(Driver):
         self._wanted_end = False
 
     def _command(self) -> list[str]:
-        command = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--resolv-conf=off", "--console=pipe"]
+        command = [
+            *OUTSIDE,
+            "systemd-nspawn",
+            "--quiet",
+            "--register=no",
+            "--keep-unit",
+            "--resolv-conf=off",
+            "--console=pipe",
+        ]
         command += ["-D", str(self.root), f"--machine={self.namespace}", f"--hostname={self.node.name}"]
         command += [f"--uuid={self.node.config['uuid']}", f"--network-namespace-path=/run/netns/{self.namespace}"]
         return [*command, "--boot"]
@@ -189,8 +227,9 @@ class NspawnDriver(Driver):
                 await self.node.machine_rebooted("reset by the operating system")
             except DriverError:
                 break
-        self._process = None
+        # off means that nothing of it is left
         await self._clean()
+        self._process = None
         self._ended.set()
         if not self._wanted_end:
             await self.node.machine_stopped(
