@@ -237,7 +237,9 @@ def endpoint_for(target, candidate, protocol=None):
         username=candidate["username"],
         password=candidate["password"],
         fingerprint=target.get("fingerprint") if protocol == "redfish" else None,
-        tls=(target.get("tls") or ("pinned" if target.get("fingerprint") else "verify")) if protocol == "redfish" else "verify",
+        tls=(target.get("tls") or ("pinned" if target.get("fingerprint") else "verify"))
+        if protocol == "redfish"
+        else "verify",
         name=target.get("name"),
         timeout=target.get("timeout") or 120.0,
     )

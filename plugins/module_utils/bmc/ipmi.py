@@ -361,6 +361,10 @@ class IpmiClient:
     def read_power(self, fresh=True):
         return self.call("get_power")
 
+    def restart_marks(self, fresh=True):
+        """What changes when the system restarts: IPMI shows only the power."""
+        return (self.read_power(),)
+
     def send_power(self, action):
         return self.call("set_power", POWER_CODES[action], write=True)
 

@@ -29,6 +29,8 @@ RESET_TYPES = {
     "reset": ("ForceRestart",),
     "cycle": ("PowerCycle", "FullPowerCycle"),
 }
+# Seconds in which a restart must show itself where the BMC shows such a thing at all.
+RESTART_SHOWS_S = {"reset": 4.0, "cycle": 12.0}
 
 
 @dataclass
@@ -291,13 +293,17 @@ def _apply_power(client, endpoint, present, wanted, goal, deadline, fallback, gr
     if client.source == "redfish":
         name = _reset_type(client, action, fallback)
         if name is None:
+            action = "on"
             _send_power(client, "ForceOff")
             _await_power(client, "off", deadline, interval, "ForceOff")
             name = _reset_type(client, "on")
     else:
         name = action
-    before_reset = client.last_reset() if client.source == "redfish" and action in ("reset", "cycle") else None
+    restarts = action in RESTART_SHOWS_S
+    marks = client.restart_marks(fresh=False) if restarts else None
     lost = _send_power(client, name)
+    if restarts:
+        _await_restart(client, action, marks, deadline, interval, lost)
     if wanted == "graceful" and name in ("GracefulShutdown", "graceful") and fallback == "force":
         part = Deadline(min(graceful_s, deadline.remaining()), "graceful shutdown", host=endpoint.label)
         try:
@@ -310,8 +316,26 @@ def _apply_power(client, endpoint, present, wanted, goal, deadline, fallback, gr
             name = "ForceOff" if client.source == "redfish" else "off"
             lost = _send_power(client, name)
     _await_power(client, goal, deadline, interval, name, lost)
-    if before_reset is not None and lost and client.last_reset() == before_reset:
+
+
+def _await_restart(client, action, marks, deadline, interval, lost):
+    """The power reads "on" before and after a restart, so a sign of it is awaited first. Many BMCs show none: then the result says so."""
+    part = Deadline(
+        min(RESTART_SHOWS_S[action], deadline.remaining()), f"a sign of the {action}", host=client.endpoint.label
+    )
+    while not part.expired():
+        try:
+            if client.restart_marks() != marks:
+                return
+        except (Unreachable, HttpError) as error:
+            if isinstance(error, HttpError) and error.status < 500:
+                raise
+        part._sleep(min(interval, 0.5, max(0.01, part.remaining())))
+    if lost is not None:
         raise lost
+    client.warnings.append(
+        f"the BMC accepted the {action} and shows no sign of it; only that the power is on was verified"
+    )
 
 
 def _send_power(client, name):
@@ -332,18 +356,20 @@ def _send_power(client, name):
 
 
 def _await_power(client, goal, deadline, interval, sent, lost=None):
+    last = {"seen": "nothing"}
+
     def probe():
         try:
-            seen = client.read_power()
+            last["seen"] = client.read_power()
         except (Unreachable, HttpError) as error:
             if isinstance(error, HttpError) and error.status < 500:
                 raise
-            seen = f"no answer ({error.seen})"
-        return seen == goal, seen
+            last["seen"] = f"no answer ({error.seen})"
+        return last["seen"] == goal, last["seen"]
 
     try:
         deadline.wait(probe, interval=interval)
-    except DeadlineExceeded as error:
+    except DeadlineExceeded:
         raise DeadlineExceeded(
             "the BMC accepted it but the power has not moved"
             if lost is None
@@ -351,7 +377,7 @@ def _await_power(client, goal, deadline, interval, sent, lost=None):
             host=client.endpoint.label,
             thing=f"power ({sent})",
             wanted=f"{goal} within {deadline.seconds:.0f} s",
-            seen=error.seen,
+            seen=last["seen"],
             next_step="look at the BMC's event log; if it accepts and ignores requests, restart the BMC",
             code="accepted_not_moved",
         )

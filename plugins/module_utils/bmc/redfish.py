@@ -139,11 +139,17 @@ class RedfishClient:
             raise self._must_change(answer.body)
 
     def logout(self):
-        """Delete our session. Never fails: a session that is gone already is what we want."""
+        """Delete our session. Never fails: a session that is gone already is what we want. It has its own few seconds, also after the deadline."""
         token, uri = self._token, self._session_uri
         try:
-            if token and uri:
-                self._connector.exchange("DELETE", uri, headers={"X-Auth-Token": token}, timeout=(5, 10))
+            for _unused in range(4 if token and uri else 0):
+                response = self._connector.exchange("DELETE", uri, headers={"X-Auth-Token": token}, timeout=(5, 10))
+                if response.status_code in MOVED + MOVED_SAME_METHOD:
+                    uri = urlsplit(response.headers.get("Location") or "").path or uri
+                elif response.status_code in (429, 503):
+                    time.sleep(min(3.0, retry_after(response.headers.get("Retry-After")) or 1.0))
+                else:
+                    break
         except TransportError as error:
             LOG.debug("%s: the session could not be deleted: %s", self.endpoint.label, error.reason)
         finally:
@@ -227,13 +233,9 @@ class RedfishClient:
                 self._token = self._session_uri = None  # expired: nothing to delete
                 self.login()
                 continue
-            if status == 401 and authenticate and not relogged and not self._token and not self._session_refused:
-                # Some BMCs have Basic switched off and say so by not offering it; where it is offered, the credentials are wrong.
-                if "basic" not in response.headers.get("WWW-Authenticate", "").lower():
-                    relogged = True
-                    self.login()
-                    if self._token:
-                        continue
+            if status == 401 and authenticate and not relogged and self._try_session(response):
+                relogged = True
+                continue
             if status == 406 and own_headers.get("Accept-Encoding", "identity"):
                 own_headers["Accept-Encoding"] = ""
                 continue
@@ -249,6 +251,13 @@ class RedfishClient:
             elif status in (500, 502, 504) and repeatable and tries <= 2 and self._pause(tries, wait, deadline):
                 continue
             raise refused
+
+    def _try_session(self, response):
+        """Some BMCs have Basic switched off and say so by not offering it; where it is offered, the credentials are wrong. True: logged in."""
+        if self._token or self._session_refused or "basic" in response.headers.get("WWW-Authenticate", "").lower():
+            return False
+        self.login()
+        return bool(self._token)
 
     def _exchange(self, method, path, body, headers, deadline):
         left = max(0.2, deadline.remaining())
@@ -578,9 +587,14 @@ class RedfishClient:
         self.system()
         return self._all_systems
 
-    def last_reset(self):
-        """LastResetTime of the system, None where it does not have it."""
-        return transform.text(self.refresh_system(), "LastResetTime") or None
+    def restart_marks(self, fresh=True):
+        """What changes when the system restarts: power, LastResetTime, boot progress (those that this BMC has)."""
+        system = self.refresh_system() if fresh else self.system()
+        return (
+            transform.power_word(system.get("PowerState")),
+            transform.text(system, "LastResetTime"),
+            transform.text(system, "BootProgress", "LastState"),
+        )
 
     def read_power(self, fresh=True):
         system = self.refresh_system() if fresh and self._system is not None else self.system()

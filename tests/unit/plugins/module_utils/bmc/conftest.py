@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from bmc_simulator import testing
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+from bmc_simulator import testing
 
 
 @pytest.fixture(scope="session")

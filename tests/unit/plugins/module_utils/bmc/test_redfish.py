@@ -72,7 +72,7 @@ def test_etag_ladder():
 def test_a_busy_bmc_is_asked_again(bmc, there, form):
     bmc.set_behaviour("gpu01", busy_every_n=3, retry_after_form=form)
     with connect(there) as client:
-        for unused in range(4):
+        for _unused in range(4):
             assert client.get(system_uri(client))["SerialNumber"] == "LAB-test-0001"
         assert 503 in [status for unused, unused2, status in client.sent]
 
@@ -116,7 +116,7 @@ def test_get_is_repeated_when_the_connection_breaks(bmc, there):
 def test_an_idle_connection_that_was_closed_does_no_harm(bmc, there):
     bmc.set_behaviour("gpu01", close_connections=True)
     with connect(there) as client:
-        for unused in range(3):
+        for _unused in range(3):
             client.get(system_uri(client))
 
 
@@ -139,7 +139,8 @@ def test_session_is_deleted_on_sigterm(bmc, there):
         import conftest
         from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect
         from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
-        with connect(Endpoint({there.address!r}, {there.port}, username={there.username!r}, password={there.password!r}, fingerprint={there.fingerprint!r})) as client:
+        account = dict(username={there.username!r}, password={there.password!r}, fingerprint={there.fingerprint!r})
+        with connect(Endpoint({there.address!r}, {there.port}, **account)) as client:
             client.login()
             print("in", flush=True)
             time.sleep(30)
@@ -177,7 +178,7 @@ def test_an_expired_session_is_renewed_once(bmc, there):
         client.login()
         uri = system_uri(client)
         bmc.set_behaviour("gpu01", session_expires_after=2)
-        for unused in range(6):
+        for _unused in range(6):
             assert client.get(uri)
     bmc.reset_behaviour("gpu01")
 
