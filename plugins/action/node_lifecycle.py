@@ -140,12 +140,8 @@ class ActionModule(RegistryAction):
         return {"name": name, "changed": True, "node_state": new, "diff": self._state_diff(name, wanted, new)}
 
     def _tell_ansible(self, name, entry):
-        """Put the outcome into the running inventory: `add_host` on a host that exists sets its variables and groups for the rest of the run.
-
-        Facts would do for the variables, but a fact cache keeps them for the next run, where their fencing number is wrong.
-        """
-        known = (self.task_vars.get("groups") or {}).get("all") or []
-        if name not in known:
+        """Put the outcome into the running inventory."""
+        if name not in ((self.task_vars.get("groups") or {}).get("all") or []):
             return
         groups, variables = [], {}
         if self.params["state"] == "begin" and entry["selected"]:
@@ -158,4 +154,4 @@ class ActionModule(RegistryAction):
             if self.params["state"] == "finish":
                 variables["aicluster_attempt"] = None
         if groups or variables:
-            entry["add_host"] = {"host_name": name, "groups": groups, "host_vars": variables}
+            self.tell_inventory(entry, name, groups, variables)

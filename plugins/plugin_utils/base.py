@@ -149,6 +149,17 @@ class RegistryAction(ActionBase):
         known_hosts.refresh(path, self.registry.nodes)
         return path
 
+    def tell_inventory(self, result, name, groups=(), variables=None):
+        """Give a host groups and variables for the rest of the run, as add_host does on a host that exists. Call it last: it puts itself into `result`.
+
+        Facts would do for the variables, but a fact cache keeps them for the next run, where a fencing number is wrong.
+        """
+        # From ansible-core 2.21 on it is a call to the controller, before that a key of the result.
+        if hasattr(ActionBase, "add_host"):
+            self.add_host(name, host_vars=dict(variables or {}), parent_group_names=list(groups))
+        else:
+            result["add_host"] = {"host_name": name, "groups": list(groups), "host_vars": dict(variables or {})}
+
     @staticmethod
     def planned(plan, **extra):
         """The result of a Plan: changed and diff from one object."""
