@@ -47,6 +47,10 @@ options:
     type: list
     elements: str
     default: []
+  files:
+    description: Further files beside C(slurm.conf) that nodes without own files receive, name and text, such as C(cgroup.conf).
+    type: dict
+    default: {}
   directory:
     description: Directory of the configuration files.
     type: path
@@ -117,6 +121,7 @@ def main():
                 },
             },
             "remove": {"type": "list", "elements": "str", "default": []},
+            "files": {"type": "dict", "default": {}},
             "directory": {"type": "path", "default": "/etc/slurm"},
             "restart_command": {
                 "type": "list",
@@ -139,6 +144,7 @@ def main():
             {item["name"]: item["gres"] for item in options["nodes"]},
             options["remove"],
             check=module.check_mode,
+            more={name: str(text) for name, text in options["files"].items()},
         )
     except BaremetalError as error:
         result = error.as_result()
