@@ -211,18 +211,24 @@ def check_stress(plan, system):
     if enabled(plan, "memory_stress"):
         method = str(plan["memory_method"])
         try:
-            available = host.read_meminfo(system.read("/proc/meminfo") or "").get("MemAvailable", 0)
+            memory = host.read_meminfo(system.read("/proc/meminfo") or "")
+            workers = host.read_cpuinfo(system.read("/proc/cpuinfo") or "").threads
         except Unreadable as error:
             return results + [could_not_test("memory_stress", str(error), rule="memory-stress/1")]
-        size = int(available * plan["memory_fraction"])
+        # no more than the workers can go through in the time: a pass that does not end has compared nothing
+        size = int(
+            min(memory.get("MemAvailable", 0) * plan["memory_fraction"], seconds * plan["memory_rate_bytes"] * workers)
+        )
 
-        def memory(longer):
-            arguments = ["--vm", "1", "--vm-bytes", str(size), "--vm-keep", "--vm-method", method]
+        def vm(longer):
+            # stress-ng divides the bytes among the workers
+            arguments = ["--vm", str(workers), "--vm-bytes", str(size), "--vm-keep", "--vm-method", method]
             return _stress_ng(system, arguments, longer or seconds, "vm")
 
+        share = f"{100 * size / memory['MemTotal']:.0f} % of the memory"
         results.append(
             _judge_stress(
-                "memory_stress", f"{format_size(size)} written and compared, method {method}", memory, seconds * 4
+                "memory_stress", f"{format_size(size)} ({share}) written and compared, method {method}", vm, seconds * 4
             )
         )
     return results

@@ -57,6 +57,7 @@ _DEFAULTS = {
     "cpu_method": "all",
     "memory_method": "all",
     "memory_fraction": 0.5,
+    "memory_rate": "64 MiB",
     "disk_path": "/var/tmp",
     "disk_size": "64 MiB",
     "network": {},
@@ -97,6 +98,7 @@ def read_plan(plan):
         full["seconds"] = float(full["seconds"])
         full["memory_fraction"] = float(full["memory_fraction"])
         full["disk_bytes"] = parse_size(full["disk_size"])
+        full["memory_rate_bytes"] = parse_size(full["memory_rate"])
         full["gpu_diag_level"] = int(full["gpu_diag_level"])
     except (TypeError, ValueError) as error:
         refuse(str(error))
