@@ -16,9 +16,6 @@ try:
 except ImportError:  # reported by open_registry
     sa = None
 
-# An owner on another machine cannot be looked at; without a heartbeat for this long it counts as dead.
-STALE_AFTER_S = 600
-
 
 @dataclass(frozen=True)
 class Begin:
@@ -52,9 +49,11 @@ def attempt_out(row):
     return out
 
 
-def alive(row, now, stale_after):
-    """True, False, or None (another machine, heartbeat still fresh) for the owner of an open attempt."""
+def alive(row, now, stale_after=None):
+    """True, False, or None (another machine, heartbeat still fresh) for the owner of an open attempt. `stale_after` overrides the stage's silence."""
     answer = process.is_alive(owner_of(row))
+    if stale_after is None:
+        stale_after = transitions.STAGES[row["stage"]]["silent_s"]
     if answer is None and seconds_between(row["heartbeat"], now) > stale_after:
         return False
     return answer
@@ -72,7 +71,9 @@ def stage_row(stage):
 class Attempts:
     """Mixed into Registry; `self._db` is the Database."""
 
-    stale_after = STALE_AFTER_S
+    stale_after = (
+        None  # seconds without a heartbeat after which an owner on another machine counts as dead; None: the stage's
+    )
 
     def begin(self, node, stage, owner=None, deadline_s=None, actor="", retry_failed=False, check=False):
         """Take the node for `stage`, or say why not; returns Begin. With check=True nothing is written (attempt and fencing are None for a new attempt).

@@ -44,6 +44,8 @@ FAILED_STATES = tuple(f"{state}_failed" for state in WORKING_STATES)
 IN_SERVICE = "active"
 
 # Name: start states -> working state -> end state; `fail` is where a failed attempt leaves the node; the deadline is the default, in seconds.
+# silent_s: an owner on another machine cannot be looked at; after so long without a heartbeat it counts as dead. Stages that run one long call on
+# the node (roles, load) are silent for all of it.
 STAGES = {
     "deploy": {
         "start": ("available",),
@@ -51,6 +53,7 @@ STAGES = {
         "end": "deployed",
         "fail": "deploying_failed",
         "deadline_s": 3600,
+        "silent_s": 900,
     },
     "software": {
         "start": ("deployed",),
@@ -58,6 +61,7 @@ STAGES = {
         "end": "burn_in",
         "fail": "configuring_failed",
         "deadline_s": 1800,
+        "silent_s": 1800,
     },
     "burn_in": {
         "start": ("burn_in",),
@@ -65,6 +69,7 @@ STAGES = {
         "end": "accepted",
         "fail": "quarantined",
         "deadline_s": 14400,
+        "silent_s": 14400,
     },
     "enroll": {
         "start": ("accepted",),
@@ -72,6 +77,7 @@ STAGES = {
         "end": "active",
         "fail": "enrolling_failed",
         "deadline_s": 1800,
+        "silent_s": 1800,
     },
 }
 # What a person does next with a node that waits in a state: the playbook of the stage, or a verb.
@@ -172,13 +178,13 @@ def as_markdown():
     lines += [
         "| `<working state>_failed` | An attempt ended without success; the reason and the last step are kept. |",
         "",
-        "| stage | starts from | works in | passes to | fails to | default deadline |",
-        "|---|---|---|---|---|---|",
+        "| stage | starts from | works in | passes to | fails to | default deadline | silence of an owner elsewhere |",
+        "|---|---|---|---|---|---|---|",
     ]
     for stage, row in STAGES.items():
         start = ", ".join(f"`{state}`" for state in row["start"])
         lines.append(
-            f"| {stage} | {start} | `{row['working']}` | `{row['end']}` | `{row['fail']}` | {row['deadline_s']} s |"
+            f"| {stage} | {start} | `{row['working']}` | `{row['end']}` | `{row['fail']}` | {row['deadline_s']} s | {row['silent_s']} s |"
         )
     lines += ["", "| from | to | who | condition |", "|---|---|---|---|"]
     for row in TRANSITIONS:

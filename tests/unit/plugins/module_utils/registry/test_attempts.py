@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import pathlib
@@ -178,6 +179,24 @@ def test_an_owner_elsewhere_is_adopted_only_after_silence(registry, available):
     adopted = registry.begin("gpu01", "deploy", actor=ME)
     assert (adopted.selected, adopted.adopted, adopted.attempt) == (True, True, first.attempt)
     assert adopted.fencing == first.fencing + 1
+
+
+@pytest.mark.parametrize(
+    ("stage", "quiet_s", "adopted"), [("deploy", 1000, True), ("burn_in", 1000, False), ("burn_in", 15000, True)]
+)
+def test_how_long_an_owner_elsewhere_may_be_silent_depends_on_the_stage(
+    registry, burning_in, available, sql, stage, quiet_s, adopted
+):
+    burning_in()
+    available("gpu02")
+    node = "gpu01" if stage == "burn_in" else "gpu02"
+    registry.begin("gpu02", "deploy", owner=ELSEWHERE, actor=ME)
+    long_ago = (datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=quiet_s)).isoformat()
+    sql(
+        "UPDATE attempts SET owner_host = 'another-machine', owner_boot_id = 'x', heartbeat = :long_ago",
+        long_ago=long_ago,
+    )
+    assert registry.begin(node, stage, actor=ME).adopted is adopted
 
 
 def test_an_old_number_is_fenced_out_everywhere_and_its_step_is_kept(registry, available):
