@@ -12,6 +12,7 @@ import string
 from concurrent.futures import ThreadPoolExecutor
 
 from ..core.errors import AuthenticationFailed, BaremetalError, Conflict, InvalidInput, NotFound, Refused, Unreachable
+from ..core.outcome import COULD_NOT_TEST, FAIL, PASS
 from ..core.plan import Change, Plan
 from . import connect, operations, scan
 from .endpoint import DEFAULT_PORT, IPMI_PASSWORD_BYTES, Endpoint
@@ -650,6 +651,8 @@ class Stage:
             )
             if not self._transition(entry, state, new, reason):
                 break
+            if state == "verifying_failed":
+                self._evidence(serial, PASS, reason)
         entry["state"] = self.records[serial]["state"]
 
     def _transition(self, entry, old, new, reason):
@@ -664,6 +667,12 @@ class Stage:
         self.records[serial]["state"] = new
         entry["changed"] = True
         return True
+
+    def _evidence(self, serial, outcome, text):
+        """What `why` shows for a node whose BMC let nobody in; a later success takes it back."""
+        if not self.check and self.registry:
+            item = {"check": "bmc_access", "outcome": outcome, "value": text, "rule": "discover", "source": "discover"}
+            self.registry.record_evidence(serial, None, [item], self.actor)
 
     def _login_failed(self, entry, error):
         """Put the failure where `why` finds it, for a node that is early in its life. Of an unknown BMC only the list can tell whose it is."""
@@ -697,6 +706,8 @@ class Stage:
         for new in path:
             if not self._transition(entry, self.records[serial]["state"], new, reason):
                 return
+            if new == "verifying_failed":
+                self._evidence(serial, FAIL if error.get("code") == "authentication_failed" else COULD_NOT_TEST, reason)
 
     def _silent(self, seen):
         """Known or listed BMCs inside the ranges that do not answer: a problem each, by name."""
@@ -749,6 +760,7 @@ class Stage:
         if stop:
             entry["error"] = error.get("text")
         row = entry.get("row") or entry.get("known") or {}
+        entry["serial"] = entry.get("serial") or row.get("serial")
         self.problems.append(
             {
                 "code": error.get("code"),

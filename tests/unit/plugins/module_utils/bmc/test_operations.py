@@ -6,7 +6,6 @@ import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect, operations, transform
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
-from bmc_simulator import testing
 
 from .conftest import endpoint
 
@@ -309,7 +308,3 @@ def test_two_systems_that_could_be_the_host_are_an_error_with_their_ids():
         transform.choose_system([{**system, "Id": "A"}, {**system, "Id": "B"}])
     assert "A, B" in str(caught.value)
     assert transform.choose_system([{**system, "Id": "A"}, {**system, "Id": "B"}], "b")["Id"] == "B"
-
-
-def test_testing_nodes_start_powered_off():
-    assert testing.node_config(1)["driver"] == "none"

@@ -1,0 +1,343 @@
+# The discover stage with a real registry, a real secret store and simulated BMCs: order, crashes, repeats, and what it refuses.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+import yaml
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import discover, operations
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.secret_store import SecretStore
+from bmc_simulator import testing
+
+from .conftest import endpoint
+
+NODES = ("gpu01", "gpu02", "gpu03")
+SITE = "bmc/LAB-test-000{}"
+
+
+def row(number, **more):
+    return {
+        "serial": f"LAB-test-000{number}",
+        "name": f"gpu0{number}",
+        "rack": "r1",
+        "slot": f"u0{number}",
+        "role": "compute",
+        **more,
+    }
+
+
+class World:
+    """Three BMCs, a registry, a secret store with the factory account, and the stage over them."""
+
+    def __init__(self, lab, directory):
+        self.lab = lab
+        self.registry = open_registry(f"sqlite:///{directory}/registry.db", migrate=True)
+        self.store = directory / "secrets.yml"
+        self.store.write_text(yaml.safe_dump({"factory": {"username": testing.USERNAME, "password": testing.PASSWORD}}))
+        self.store.chmod(0o600)
+        self.secrets = SecretStore(self.store)
+        self.expected = [row(1), row(2)]
+
+    def run(self, check=False, far=None, secrets=None, registry=None, expected=None, **options):
+        ranges = [f"{bmc.address}:{bmc.port}" for bmc in self.lab.bmcs]
+        options = {
+            "ranges": ranges,
+            "port": 443,
+            "ipmi_port": 0,
+            "scan_timeout": 1.0,
+            "rotate": True,
+            "password_length": 16,
+            "approve": "expected",
+            "accept_misplaced": False,
+            "provision_nic": "nic0",
+            "sections": None,
+            "site_reference": "bmc/{serial}",
+            "factory": ["factory"],
+            **options,
+        }
+        stage = discover.Stage(
+            options, registry or self.registry, secrets or self.secrets, far or discover.Here(), "test", check
+        )
+        return stage.run(self.expected if expected is None else expected)
+
+    def writes(self):
+        return {name: len(self.lab.requests(name)) for name in NODES}
+
+    def password(self, number):
+        return self.secrets.get(SITE.format(number))["password"]
+
+    def works(self, number, password):
+        return operations.can_log_in(endpoint(self.lab, f"gpu0{number}"), testing.USERNAME, password)
+
+
+@pytest.fixture
+def world(tmp_path):
+    configs = [testing.node_config(number, bmc={"address": f"127.0.8.1{number}"}) for number in (1, 2, 3)]
+    with testing.running(configs) as lab:
+        yield World(lab, tmp_path)
+
+
+# ---- pure -------------------------------------------------------------------------------------------------------------------
+def test_passwords():
+    found = {discover.generate_password() for _unused in range(200)}
+    assert len(found) == 200
+    for word in found:
+        assert len(word) == 16 and word[0].isalpha()
+        assert (
+            re.search("[a-z]", word)
+            and re.search("[A-Z]", word)
+            and re.search("[0-9]", word)
+            and re.search("[-_.]", word)
+        )
+    for length in (8, 21):
+        with pytest.raises(errors.InvalidInput):
+            discover.generate_password(length)
+
+
+def test_expected_rows():
+    found = discover.read_expected([{"serial": " A1 ", "name": "n1", "protocol": "ipmi", "rack": ""}])
+    assert found == {"A1": {"serial": "A1", "name": "n1", "bmc_protocol": "ipmi"}}
+    for wrong in (
+        [{"name": "n1"}],
+        [{"serial": "A1", "colour": "red"}],
+        [{"serial": "A1"}, {"serial": "A1"}],
+        [{"serial": "A1", "name": "n"}, {"serial": "A2", "name": "n"}],
+        [{"serial": "A1", "protocol": "telnet"}],
+        ["A1"],
+    ):
+        with pytest.raises(errors.InvalidInput):
+            discover.read_expected(wrong)
+
+
+def test_parts_with_one_label_twice_are_two_parts():
+    found = discover.parts_of(
+        {"nics": [{"slot": "1", "mac": "a"}, {"slot": "1", "mac": "b"}], "gpus": [{"slot": "1", "model": "H100"}]}
+    )
+    assert [(part["kind"], part["slot"]) for part in found] == [("nic", "1"), ("nic", "1#2"), ("gpu", "1")]
+
+
+def test_facts_leave_out_what_changes_by_itself():
+    facts = discover.facts_of(
+        {
+            "system": {"serial": "A", "power": "on", "health": "OK"},
+            "boot": {"target": "pxe"},
+            "warnings": ["x"],
+            "gpus": [{"slot": "1"}],
+        }
+    )
+    assert facts == {"system": {"serial": "A"}, "gpus": [{"slot": "1"}]}
+
+
+# ---- the stage ----------------------------------------------------------------------------------------------------------------
+def test_from_nothing_to_available_and_unchanged_the_second_time(world):
+    report = world.run()
+    assert report["changed"] and not report["problems"]
+    states = {node["name"]: node["state"] for node in world.registry.nodes()}
+    assert states == {"gpu01": "available", "gpu02": "available", "lab-test-0003": "manageable"}
+    assert [entry["serial"] for entry in report["unexpected"]] == ["LAB-test-0003"]
+    assert "not in the expected-servers list" in next(
+        entry["pending"] for entry in report["bmcs"] if entry["serial"] == "LAB-test-0003"
+    )
+    for number in (1, 2, 3):
+        assert world.works(number, world.password(number)) and not world.works(number, testing.PASSWORD)
+    assert len({world.password(number) for number in (1, 2, 3)}) == 3
+    node = world.registry.node("gpu01")
+    assert (
+        node["bmc_credential"] == SITE.format(1)
+        and node["bmc_fingerprint"] == world.lab["gpu01"].fingerprint.replace(":", "").lower()
+    )
+    assert node["provision_mac"] == "52:54:00:77:00:01" and node["bmc_address"] == "127.0.8.11"
+    assert (
+        sum(part["kind"] == "gpu" for part in node["parts"]) == 8
+        and node["facts"]["system"]["serial"] == "LAB-test-0001"
+    )
+    text = str(report) + str([world.registry.audit_rows(name) for name in ("gpu01", "gpu02")])
+    assert not any(world.password(number) in text for number in (1, 2, 3)) and testing.PASSWORD not in text
+
+    before, secrets, rows = world.writes(), world.store.read_text(), len(world.registry.audit_rows("gpu01"))
+    operations.power(endpoint(world.lab, "gpu01", password=world.password(1)), "on", interval=0.05)
+    before["gpu01"] += 1
+    again = world.run()
+    assert not again["changed"] and not again["problems"] and again["diff"] == {"before": "", "after": ""}
+    assert (
+        world.writes() == before
+        and world.store.read_text() == secrets
+        and len(world.registry.audit_rows("gpu01")) == rows
+    )
+    assert all(world.lab.state(name)["sessions"] == 0 for name in NODES)
+
+
+def test_check_mode_writes_nothing_anywhere(world):
+    audit, secrets = world.registry.verify_audit()["rows"], world.store.read_text()
+    report = world.run(check=True)
+    assert report["changed"] and len(report["bmcs"]) == 3 and report["diff"]["after"]
+    assert world.writes() == dict.fromkeys(NODES, 0) and world.store.read_text() == secrets
+    assert (
+        world.registry.nodes() == []
+        and world.registry.expected() == []
+        and world.registry.verify_audit()["rows"] == audit
+    )
+    assert all(world.works(number, testing.PASSWORD) for number in (1, 2, 3))
+
+
+class Stop(Exception):
+    pass
+
+
+class StopAfterStoring(SecretStore):
+    def put(self, reference, values):
+        super().put(reference, values)
+        raise Stop
+
+
+class StopBeforeSetting(discover.Here):
+    def rotate(self, targets):
+        raise Stop
+
+
+class StopAfterSetting(discover.Here):
+    def rotate(self, targets):
+        super().rotate(targets)
+        raise Stop
+
+
+@pytest.mark.parametrize("where", ["stored", "recorded", "set"])
+def test_a_crash_loses_no_password(world, where):
+    """Killed between any two of: stored, recorded, set. The next run gets in, and the password that was stored is the one that is used."""
+    with pytest.raises(Stop):
+        if where == "stored":
+            world.run(secrets=StopAfterStoring(world.store))
+        else:
+            world.run(far=StopBeforeSetting() if where == "recorded" else StopAfterSetting())
+    stored = {reference: entry["password"] for reference, entry in yaml.safe_load(world.store.read_text()).items()}
+    report = world.run()
+    assert not report["problems"] and report["changed"]
+    for number in (1, 2, 3):
+        assert world.works(number, world.password(number))
+        assert stored.get(SITE.format(number), world.password(number)) == world.password(number)
+    assert not world.run()["changed"]
+    assert all(account["locked"] is False for name in NODES for account in world.lab.state(name)["accounts"])
+
+
+def test_a_lost_registry_is_rebuilt_from_the_list_and_the_store(world, tmp_path):
+    world.run(expected=[row(number, bmc_address=f"127.0.8.1{number}") for number in (1, 2, 3)])
+    (tmp_path / "second").mkdir()
+    second = open_registry(f"sqlite:///{tmp_path}/second/registry.db", migrate=True)
+    report = world.run(
+        registry=second, expected=[row(number, bmc_address=f"127.0.8.1{number}") for number in (1, 2, 3)]
+    )
+    assert not report["problems"] and {node["state"] for node in second.nodes()} == {"available"}
+
+
+def test_a_wrong_factory_password_is_that_nodes_problem_only(world):
+    operations.account(endpoint(world.lab, "gpu02"), testing.USERNAME, "Somebody-elses-1")
+    report = world.run(expected=[row(1), row(2, bmc_address="127.0.8.12")])
+    assert [problem["code"] for problem in report["problems"]] == ["authentication_failed"]
+    assert report["problems"][0]["host"] == "gpu02" and report["reasons"].keys() == {"gpu02"}
+    assert report["failing"] == ["gpu02", "gpu01"]
+    assert world.registry.node("gpu01")["state"] == "available"
+    assert (
+        world.registry.node("gpu02")["state"] == "verifying_failed"
+        and world.registry.node("gpu02")["bmc_fingerprint"] is None
+    )
+    assert "refused the user name or password" in str(world.registry.why("gpu02"))
+    assert [entry["serial"] for entry in report["missing"]] == ["LAB-test-0002"]
+    operations.account(endpoint(world.lab, "gpu02", password="Somebody-elses-1"), testing.USERNAME, testing.PASSWORD)
+    assert not world.run(expected=[row(1), row(2, bmc_address="127.0.8.12")])["problems"]
+    assert world.registry.node("gpu02")["state"] == "available"
+
+
+def test_a_listed_bmc_that_does_not_answer(world):
+    ranges = [f"{bmc.address}:{bmc.port}" for bmc in world.lab.bmcs] + ["127.0.8.19:9"]
+    rows = [row(1), row(2), row(9, bmc_address="127.0.8.19")]
+    report = world.run(expected=rows, ranges=ranges)
+    assert [(problem["code"], problem["host"]) for problem in report["problems"]] == [("unreachable", "gpu09")]
+    assert [entry["serial"] for entry in report["missing"]] == ["LAB-test-0009"]
+    assert "does not answer" in str(world.registry.why("gpu09"))
+    assert not world.run(expected=rows, ranges=ranges)["changed"]
+
+
+def test_another_certificate_gets_no_password(world):
+    world.run()
+    world.registry.save_node("LAB-test-0001", "test", bmc_fingerprint="ab" * 32)
+    before = world.lab.stats("gpu01")["requests"]
+    report = world.run()
+    assert [problem["code"] for problem in report["problems"]] == ["certificate_changed"] and report["problems"][0][
+        "host"
+    ] == "gpu01"
+    assert (
+        world.lab.stats("gpu01")["requests"] == before + 1
+    )  # the scan's question for the service root, which carries no credentials
+
+
+def test_a_bmc_that_demands_a_new_password(world):
+    world.lab.set_behaviour("gpu01", password_change_required=True)
+    report = world.run()
+    assert not report["problems"], report["problems"]
+    assert world.registry.node("gpu01")["state"] == "available"
+    secret = world.secrets.get(world.registry.node("gpu01")["bmc_credential"])
+    assert world.works(1, secret["password"])
+    assert not world.run()["changed"]
+
+
+def test_wrong_place_waits(world):
+    rows = [row(1, slot="u40"), row(2)]
+    report = world.run(expected=rows)
+    if not report["misplaced"]:
+        pytest.skip("this simulator does not tell the place of its servers")
+    assert report["misplaced"][0]["differences"] == {"slot": ["u40", "u01"]}
+    assert world.registry.node("gpu01")["state"] == "manageable"
+    assert "wrong place" in next(entry["pending"] for entry in report["bmcs"] if entry["name"] == "gpu01")
+    world.run(expected=rows, accept_misplaced=True)
+    assert world.registry.node("gpu01")["state"] == "available"
+
+
+def test_one_serial_on_two_boards_is_refused_for_both():
+    entries = [
+        {
+            "find": {"address": address},
+            "info": {"system": {"serial": "S"}},
+            "serial": "S",
+            "row": None,
+            "known": None,
+            "changed": False,
+            "rotation": True,
+        }
+        for address in ("a", "b")
+    ]
+    stage = discover.Stage({}, None, None, None, "test")
+    stage._refuse_doubles(entries)
+    assert [problem["code"] for problem in stage.problems] == ["double_serial"] * 2 and not any(
+        "rotation" in entry for entry in entries
+    )
+
+
+def test_without_rotation_nodes_wait_with_the_factory_account(world):
+    report = world.run(rotate=False)
+    assert not report["problems"] and world.writes() == dict.fromkeys(NODES, 0)
+    node = world.registry.node("gpu01")
+    assert node["bmc_credential"] == "factory"
+
+
+def test_without_a_list_everybody_is_welcome(world):
+    world.run(expected=[])
+    assert {node["state"] for node in world.registry.nodes()} == {"available"}
+
+
+def test_later_states_are_only_refreshed(world):
+    world.run()
+    world.registry.begin("gpu01", "deploy", actor="test")
+    report = world.run()
+    assert world.registry.node("gpu01")["state"] == "deploying" and not report["changed"]
+
+
+def test_the_store_is_not_readable_by_others(world):
+    os.chmod(world.store, 0o644)
+    with pytest.raises(errors.Refused):
+        world.run()
+    assert world.writes() == dict.fromkeys(NODES, 0)

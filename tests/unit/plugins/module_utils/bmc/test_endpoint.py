@@ -1,0 +1,25 @@
+# What an endpoint refuses before anything is sent.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+
+
+def test_defaults():
+    there = Endpoint("192.0.2.1", username="a", password="very-secret")
+    assert (there.port, there.protocol, there.tls, there.url) == (443, "redfish", "verify", "https://192.0.2.1:443")
+    assert Endpoint("fd00::1").url == "https://[fd00::1]:443"
+    assert Endpoint("192.0.2.1", protocol="ipmi").port == 623
+    assert Endpoint("192.0.2.1", fingerprint="AB" * 32).tls == "pinned"
+    assert "very-secret" not in repr(there)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"address": ""}, {"protocol": "ssh"}, {"tls": "maybe"}, {"tls": "pinned"}, {"fingerprint": "12"}]
+)
+def test_what_cannot_be(wrong):
+    with pytest.raises(errors.InvalidInput):
+        Endpoint(**{"address": "192.0.2.1", **wrong})

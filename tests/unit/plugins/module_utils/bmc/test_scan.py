@@ -1,0 +1,106 @@
+# Finding BMCs: ranges, what is a BMC and what is not, silence.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import http.server
+import pathlib
+import socket
+import ssl
+import threading
+import time
+
+import pytest
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import scan
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+
+
+@pytest.mark.parametrize(
+    ("ranges", "wanted"),
+    [
+        (["10.0.0.0/30"], ["10.0.0.1", "10.0.0.2"]),
+        (["10.0.0.7/32"], ["10.0.0.7"]),
+        (["10.0.0.5-10.0.0.7"], ["10.0.0.5", "10.0.0.6", "10.0.0.7"]),
+        (["10.0.0.5-7", "10.0.0.6"], ["10.0.0.5", "10.0.0.6", "10.0.0.7"]),
+        (["fd00::1", "[fd00::2]"], ["fd00::1", "fd00::2"]),
+        (["fd00::/126"], ["fd00::1", "fd00::2", "fd00::3"]),
+    ],
+)
+def test_ranges(ranges, wanted):
+    assert scan.parse_ranges(ranges) == [(address, 443) for address in wanted]
+
+
+def test_a_port_may_follow():
+    assert scan.parse_ranges(["127.0.0.1:8443", "[fd00::2]:8443"]) == [("127.0.0.1", 8443), ("fd00::2", 8443)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "10.0.0.300", "10.0.0.9-10.0.0.1", "10.0.0.0/8", "hostname", "10.0.0.1-", "::/64", "0.0.0.0-255.255.255.255"],
+)
+def test_ranges_that_cannot_be(text):
+    began = time.monotonic()
+    with pytest.raises(errors.InvalidInput):
+        scan.parse_ranges([text])
+    assert time.monotonic() - began < 2
+
+
+@pytest.fixture
+def web(simulator):
+    """A TLS web server that is no BMC, with a certificate of its own."""
+    directory = pathlib.Path(simulator.config["dir"]).parent
+    found = [path for path in directory.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
+    certificate = (
+        next(path for path in found if b"CERTIFICATE" in path.read_bytes())
+        if any(b"CERTIFICATE" in path.read_bytes() for path in found)
+        else None
+    )
+    if certificate is None:
+        certificate = next(
+            path for path in directory.rglob("*") if path.is_file() and b"BEGIN CERTIFICATE" in path.read_bytes()
+        )
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, found[0])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_bmc_is_told_from_a_web_server_and_from_silence(bmc, web):
+    there = bmc["gpu01"]
+    before = len(bmc.requests("gpu01", sessions=True))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        found = scan.scan(
+            [f"127.0.0.1:{there.port}", f"127.0.0.1:{web}", f"127.0.0.1:{closed.getsockname()[1]}"], ipmi_port=0
+        )
+    assert [entry["port"] for entry in found["bmcs"]] == [there.port]
+    assert found["bmcs"][0]["fingerprint"] == there.fingerprint.replace(":", "").lower()
+    assert found["bmcs"][0]["protocols"] == ["redfish"]
+    assert {entry["port"]: bool(entry.get("server")) for entry in found["others"]}[web] is True
+    assert len(found["others"]) == 2 and found["asked"] == 3
+    assert len(bmc.requests("gpu01", sessions=True)) == before
+
+
+def test_something_that_takes_connections_and_says_nothing_is_no_bmc():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(1)
+        began = time.monotonic()
+        answer = scan.probe("127.0.0.1", silent.getsockname()[1], 0.5)
+    assert answer["kind"] == "other" and "no TLS" in answer["reason"]
+    assert time.monotonic() - began < 15
+
+
+def test_silent_addresses_cost_one_timeout_together():
+    """192.0.2.0/24 is reserved for documentation (RFC 5737): nobody answers, or the kernel says at once that there is no route."""
+    began = time.monotonic()
+    found = scan.scan(["192.0.2.1-120"], timeout=0.5, ipmi_port=0)
+    assert not found["bmcs"] and len(found["silent"]) + len(found["others"]) == 120
+    assert time.monotonic() - began < 8
