@@ -377,6 +377,44 @@ def test_the_secret_lookup(registry, controller):
     assert "chmod 600" in output and "hunter2" not in output
 
 
+def test_what_other_plugins_get_from_the_base(registry, controller):
+    """A plugin over RegistryAction: credentials from the store or from another lookup, the fence before a write."""
+    (controller.path / "action_plugins").mkdir()
+    (controller.path / "action_plugins" / "probe.py").write_text(
+        """
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
+
+
+class ActionModule(RegistryAction):
+    ARGUMENT_SPEC = {"fencing": {"type": "int"}, "reference": {"type": "str"}}
+
+    def execute(self):
+        self.check_fence()
+        reference = self.params["reference"]
+        return {"changed": False, "who": self.credential(reference)["username"] if reference else None, "fence": self.attempt[1]}
+"""
+    )
+    store = controller.path / "secrets.yml"
+    store.touch(0o600)
+    store.write_text("site/gpu01: {username: from-the-store, password: hunter2}\n")
+    show = {"ansible.builtin.debug": {"msg": "{{ seen.who }} fence {{ seen.fence }}"}}
+    probe = {"probe": {"reference": "site/gpu01"}, "register": "seen"}
+    other_store = {
+        "aicluster_secret_lookup": "ansible.builtin.vars",
+        "vault_gpu01": {"username": "from-vault", "password": "x"},
+    }
+    plays = [
+        play("gpu01", lifecycle(state="begin", stage="deploy"), probe, show),
+        play("gpu01", {"probe": {"reference": "vault_gpu01"}, "register": "seen"}, show, vars=other_store),
+    ]
+    output, _recap = controller.run(plays)
+    assert "from-the-store fence 1" in output and "from-vault fence 1" in output and "hunter2" not in output
+    output, _recap = controller.run([play("gpu01", {"probe": {"fencing": 7}})], rc=2)
+    assert "a newer attempt owns the node" in output and '"code": "fenced_out"' in output
+    output, _recap = controller.run([play("gpu01", {"probe": {"reference": "site/gpu09"}})], rc=2)
+    assert "site/gpu09" in output and "hunter2" not in output
+
+
 def test_errors_say_what_to_do(controller):
     output, _recap = controller.run([play("localhost", {"aicluster.baremetal.node_info": {}})], rc=2)
     assert "the registry is empty" in output and "aicluster.baremetal.registry" in output

@@ -109,9 +109,10 @@ def arm_forks():
 
     def in_child():
         # A grandchild forked by a worker must die with the worker, not be killed because its parent is not the controller.
+        controller = _stat(pid)
         if os.getppid() == pid:
             die_with_parent(pid)
-        elif _stat(pid) is None:
+        elif controller is None or controller[2] in "ZX":  # it died before this line; killed, it stays a zombie until its own parent looks
             os.kill(os.getpid(), signal.SIGKILL)
 
     os.register_at_fork(after_in_child=in_child)

@@ -28,7 +28,7 @@ def row_hash(row):
 
 def append(connection, now, actor, serial, action, detail):
     """Add one row inside the caller's transaction. Call it after the caller's own row locks: one lock order, no deadlocks."""
-    head = connection.execute(sa.select(tables.audit_head).with_for_update()).mappings().one()
+    head = connection.execute(sa.select(tables.audit_head).with_for_update(key_share=True)).mappings().one()
     row = {
         "seq": head["seq"] + 1,
         "time": now,

@@ -34,8 +34,8 @@ def loads(text):
 def find(connection, node, lock=False):
     """The row of a node by name or serial as a dict; raises NotFound. A name means the node that carries it now, not a retired one."""
     statement = sa.select(t.nodes).where(sa.or_(t.nodes.c.serial == node, t.nodes.c.name == node))
-    if lock:
-        statement = statement.order_by(t.nodes.c.serial).with_for_update()
+    if lock:  # key_share: rows that only refer to the node (events, evidence) need not wait for us
+        statement = statement.order_by(t.nodes.c.serial).with_for_update(key_share=True)
     rows = [dict(row) for row in connection.execute(statement).mappings()]
     if not rows:
         raise errors.NotFound(
@@ -265,7 +265,7 @@ class Nodes:
                 wanted=f"{', '.join(t.NODE_COLUMNS)}, parts, facts, state",
             )
         statement = sa.select(t.nodes).where(t.nodes.c.serial == serial)
-        row = connection.execute(statement.with_for_update() if lock else statement).mappings().one_or_none()
+        row = connection.execute(statement.with_for_update(key_share=True) if lock else statement).mappings().one_or_none()
         row = dict(row) if row else None
         values = {column: _clean(column, value, serial) for column, value in columns.items()}
         if "name" in values and values["name"] is None:
