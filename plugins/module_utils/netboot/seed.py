@@ -52,7 +52,9 @@ def interface(name, mac, address=None, gateway=None, mtu=None, nameservers=()):
                 raise ValueError(f"{address} has no prefix length")
             entry["addresses"] = [str(parsed)]
         if gateway:
-            entry["routes"] = [{"to": "default", "via": str(ipaddress.ip_address(gateway))}]
+            via = ipaddress.ip_address(gateway)
+            # Not "default": cloud-init before 23.1 takes only networks.
+            entry["routes"] = [{"to": "0.0.0.0/0" if via.version == 4 else "::/0", "via": str(via)}]
         if nameservers:
             entry["nameservers"] = {"addresses": [str(ipaddress.ip_address(item)) for item in nameservers]}
     except ValueError as error:
@@ -81,7 +83,6 @@ def render(hostname, instance_id, public_keys, interfaces, user_data=None):
         "disable_root": False,
         "ssh_pwauth": False,
         "ssh_deletekeys": False,
-        "ssh_genkeytypes": [],
         "users": [{"name": "root", "lock_passwd": True, "ssh_authorized_keys": keys}],
     }
     for key, value in (user_data or {}).items():

@@ -35,7 +35,7 @@ def test_files_are_valid_yaml_with_the_node_in_them():
     )
     prov = network["ethernets"]["prov0"]
     assert prov["match"]["macaddress"] == "52:54:00:77:00:01" and prov["addresses"] == ["10.77.1.11/24"]
-    assert prov["routes"] == [{"to": "default", "via": "10.77.1.1"}]
+    assert prov["routes"] == [{"to": "0.0.0.0/0", "via": "10.77.1.1"}]
     assert network["ethernets"]["rail0"]["mtu"] == 9000 and "addresses" not in network["ethernets"]["rail1"]
 
 
