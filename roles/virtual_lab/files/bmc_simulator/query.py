@@ -31,6 +31,8 @@ def check(query: dict[str, str], offered: bool) -> None:
             raise Problem("QueryParameterUnsupported", name)
         if name == "only" and not offered:
             raise Problem("QueryParameterUnsupported", name)
+    if query.get("only"):
+        raise Problem("QueryParameterValueError", query["only"], "only")
     if "only" in query and len([name for name in query if name in KNOWN]) > 1:
         raise Problem("QueryParameterValueError", "only", "only", status=400)
 

@@ -141,7 +141,6 @@ def service_root(node: Node, path: str) -> Json:
             "FilterQuery": offered,
             "OnlyMemberQuery": offered,
             "ExcerptQuery": False,
-            "TopSkipQuery": offered,
             "DeepOperations": {"DeepPATCH": False, "DeepPOST": False},
         },
         "Systems": link(f"{V1}/Systems"),
@@ -349,7 +348,6 @@ def bios_registry(node: Node, path: str, registry: str) -> Json | None:
         entry: Json = {
             "AttributeName": name,
             "DisplayName": name,
-            "HelpText": "",
             "ReadOnly": False,
             "ResetRequired": True,
             "Hidden": False,
@@ -392,6 +390,7 @@ def boot_body(node: Node) -> Json:
         boot["HttpBootUri"] = override["uri"]
     if not behaviour.no_allowable_values:
         boot["BootSourceOverrideTarget@Redfish.AllowableValues"] = list(behaviour.boot_targets)
+        boot["BootSourceOverrideEnabled@Redfish.AllowableValues"] = ["Disabled", "Once", "Continuous"]
         if behaviour.boot_mode not in ("absent", "read_only"):
             boot["BootSourceOverrideMode@Redfish.AllowableValues"] = ["UEFI", "Legacy"]
     return boot
@@ -461,9 +460,8 @@ def system_resource(node: Node, path: str, system: str) -> Json | None:
             "CoreCount": config["cpus"],
             "LogicalProcessorCount": config["cpus"],
             "Model": "QEMU Virtual CPU",
-            "Status": ok(),
         },
-        "MemorySummary": {"TotalSystemMemoryGiB": config["memory_mib"] / 1024, "Status": ok()},
+        "MemorySummary": {"TotalSystemMemoryGiB": config["memory_mib"] / 1024},
         "Boot": {**boot_body(node), "BootOrder": list(node.boot_order)} if node.boot_order else boot_body(node),
         "Processors": link(f"{path}/Processors"),
         "Memory": link(f"{path}/Memory"),
@@ -559,7 +557,7 @@ def memory_resource(node: Node, path: str, slot: str) -> Json | None:
         "@odata.type": kind("Memory"),
         "Id": slot,
         "Name": slot,
-        "DeviceLocator": slot,
+        "Location": {"PartLocation": {"ServiceLabel": slot, "LocationType": "Slot"}},
         "MemoryType": "DRAM",
         "MemoryDeviceType": "DDR5",
         "CapacityMiB": dimm["size_mib"],
@@ -858,7 +856,6 @@ def manager_resource(node: Node, path: str) -> Json:
         "DateTime": now_text(),
         "DateTimeLocalOffset": "+00:00",
         "Status": ok(),
-        "SerialConsole": {"ServiceEnabled": False, "MaxConcurrentSessions": 0, "ConnectTypesSupported": []},
         "EthernetInterfaces": link(f"{path}/EthernetInterfaces"),
         "VirtualMedia": link(f"{path}/VirtualMedia"),
         "LogServices": link(f"{path}/LogServices"),

@@ -11,8 +11,10 @@ import socket
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMethod
 
 from .certificate import ensure_certificate, fingerprint, server_context
+from .messages import error_body, info
 from .node import Node
 from .schema import check_lab
 from .service import MAX_BODY, Service
@@ -79,14 +81,7 @@ class Front:
         if silent:
             self._silent = await asyncio.start_server(self._swallow, sock=listener)
             return
-        self._runner = web.ServerRunner(
-            web.Server(
-                self.service.handle,
-                request_factory=_request,
-                keepalive_timeout=self.node.behaviour.keepalive_s,
-                access_log=None,
-            )
-        )
+        self._runner = web.ServerRunner(_Server(self.service.handle, self.node.behaviour.keepalive_s))
         await self._runner.setup()
         await web.SockSite(self._runner, listener, ssl_context=self._context, backlog=128).start()
 
@@ -134,6 +129,28 @@ def _request(message, payload, protocol, writer, task, loop=None):
     return web.BaseRequest(
         message, payload, protocol, writer, task, loop or asyncio.get_running_loop(), client_max_size=MAX_BODY
     )
+
+
+class _Connection(web.RequestHandler):
+    """aiohttp's connection, but what it cannot parse is answered as Redfish asks: 501 for an unknown method."""
+
+    def handle_error(self, request, status=500, exc=None, message=None):
+        if isinstance(exc, BadHttpMethod):
+            status = 501
+        response = web.json_response(
+            error_body([info("GeneralError")]), status=status, headers={"OData-Version": "4.0"}
+        )
+        response.force_close()
+        return response
+
+
+class _Server(web.Server):
+    def __init__(self, handler: Any, keepalive_s: float):
+        super().__init__(handler, request_factory=_request)
+        self.keepalive_s = keepalive_s
+
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=asyncio.get_running_loop(), keepalive_timeout=self.keepalive_s, access_log=None)
 
 
 class Simulator:
