@@ -265,7 +265,11 @@ class Nodes:
                 wanted=f"{', '.join(t.NODE_COLUMNS)}, parts, facts, state",
             )
         statement = sa.select(t.nodes).where(t.nodes.c.serial == serial)
-        row = connection.execute(statement.with_for_update(key_share=True) if lock else statement).mappings().one_or_none()
+        row = (
+            connection.execute(statement.with_for_update(key_share=True) if lock else statement)
+            .mappings()
+            .one_or_none()
+        )
         row = dict(row) if row else None
         values = {column: _clean(column, value, serial) for column, value in columns.items()}
         if "name" in values and values["name"] is None:

@@ -84,7 +84,8 @@ class Why:
                 .one_or_none()
             )
             if state in transitions.FAILED_STATES or state == "quarantined":
-                self._add_failure(connection, add, row, last, age)
+                self._add_failure(add, row, last, age)
+                self._add_evidence(connection, add, row["serial"])
             elif last is not None and last["ended"] is None and last["id"] == row["attempt"]:
                 self._add_under_way(add, row, last, now)
             elif state != transitions.IN_SERVICE:
@@ -95,6 +96,8 @@ class Why:
                     since,
                     transitions.NEXT_STEP.get(state, "see docs/lifecycle.md"),
                 )
+                if state in ("suspect", "servicing"):
+                    self._add_evidence(connection, add, row["serial"])
             elif row["lease"] not in ("slurm", "kubernetes"):
                 whom = f"leased to {row['lease']}" if row["lease"] else "leased to nobody"
                 add(
@@ -106,7 +109,7 @@ class Why:
             return entries
 
     @staticmethod
-    def _add_failure(connection, add, row, last, age):
+    def _add_failure(add, row, last, age):
         state = row["state"]
         text = f"It has been {state} for {age}"
         if last is not None and last["ended"]:
@@ -119,8 +122,11 @@ class Why:
             f"remove the cause, then run the {stage} playbook with retry_failed" if stage else "see docs/lifecycle.md",
         )
         add(state, text + ".", row["state_since"], step)
+
+    @staticmethod
+    def _add_evidence(connection, add, serial):
         # The newest result of each check is what counts: a fault that a later run cleared keeps nobody out.
-        statement = sa.select(t.evidence).where(t.evidence.c.serial == row["serial"]).order_by(t.evidence.c.id)
+        statement = sa.select(t.evidence).where(t.evidence.c.serial == serial).order_by(t.evidence.c.id)
         newest = {}
         for item in connection.execute(statement).mappings():
             newest.pop(item["check_name"], None)

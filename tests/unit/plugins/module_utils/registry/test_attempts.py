@@ -344,3 +344,45 @@ def test_a_registry_survives_a_fork(url, available):
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert opened.node("gpu01")["state"] == "deploying"
+
+
+def test_many_writers_at_once_neither_deadlock_nor_break_the_chain(registry, available, url, children):
+    names = ["gpu01", "gpu02", "gpu03"]
+    for name in names:
+        available(name)
+    body = f"""
+import random
+rolls = random.Random(owner.pid)
+mac = "52:54:00:00:00:01"
+print("ready", flush=True)
+sys.stdin.readline()
+for turn in range(12):
+    name = rolls.choice({names!r})
+    try:
+        begin = registry.begin(name, "deploy", owner=owner, actor="child@here", retry_failed=True)
+        registry.hold(name, f"child{{owner.pid}}", "test", "test is over", True, "child@here")
+        registry.release(name, f"child{{owner.pid}}", "child@here")
+        registry.boot_event(name, begin.attempt, "kernel", turn, "child")
+        registry.record_evidence(name, begin.attempt, [{{"check": "c", "outcome": "pass"}}] * 5, "child@here")
+        if begin.selected:
+            registry.step(name, begin.attempt, begin.fencing, f"turn {{turn}}")
+            token = registry.issue_grant(name, begin.attempt, begin.fencing, mac, 60, {{}}, "child@here")
+            registry.consume_grant(token, mac)
+            registry.heartbeat(begin.attempt, begin.fencing)
+            registry.finish(name, begin.attempt, begin.fencing, "fail", "child@here", "again")
+    except errors.FencedOut:
+        pass
+print("done", flush=True)
+"""
+    writers = [child(url, body) for _number in range(3)]
+    children += writers
+    for writer in writers:
+        writer.stdout.readline()
+    for writer in writers:
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert [writer.stdout.readline() for writer in writers] == ["done\n"] * 3
+    verified = registry.verify_audit()
+    assert verified["ok"], verified
+    assert {node["state"] for node in registry.nodes()} <= {"available", "deploying_failed"}
+    assert registry.holds() == []

@@ -104,3 +104,13 @@ def test_a_retired_node_has_one_reason(registry, available):
 def test_first_states(registry, state):
     registry.save_node("S1", ME, name="gpu01", state=state)
     assert codes(registry) == [f"state_{state}"]
+
+
+def test_a_suspect_node_shows_the_doubt(registry, burning_in):
+    begin = burning_in()
+    registry.finish("gpu01", begin.attempt, begin.fencing, "pass", ME)
+    begin = registry.begin("gpu01", "enroll", actor=ME)
+    registry.finish("gpu01", begin.attempt, begin.fencing, "pass", ME)
+    registry.record_evidence("gpu01", None, [{"check": "xid", "outcome": "fail", "value": 79}], ME)
+    registry.transition("gpu01", "active", "suspect", ME, "Xid 79")
+    assert codes(registry) == ["state_suspect", "evidence_fail"]
