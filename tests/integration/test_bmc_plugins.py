@@ -1,0 +1,223 @@
+# The bmc_* tasks as a user runs them: real ansible-playbook runs against simulated BMCs, in the controller and sent with delegate_to.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "unit"))
+import conftest  # noqa: E402, F401  makes the checkout and the simulator importable
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry  # noqa: E402
+from bmc_simulator import testing  # noqa: E402
+
+PASSWORD = testing.PASSWORD
+
+
+class Controller:
+    """A directory with an inventory of two nodes, a registry that knows them, a secret store; `play` runs tasks over them."""
+
+    def __init__(self, lab, directory):
+        self.lab, self.directory = lab, directory
+        collections = directory / "collections" / "ansible_collections" / "aicluster"
+        collections.mkdir(parents=True)
+        (collections / "baremetal").symlink_to(ROOT)
+        self.url = f"sqlite:///{directory}/registry.db"
+        self.registry = open_registry(self.url, migrate=True)
+        secrets = directory / "secrets.yml"
+        secrets.write_text(
+            yaml.safe_dump(
+                {
+                    "factory": {"username": testing.USERNAME, "password": PASSWORD},
+                    "long": {"username": "admin", "password": "x" * 24},
+                }
+            )
+        )
+        secrets.chmod(0o600)
+        hosts = {}
+        for bmc in lab.bmcs:
+            hosts[bmc.name] = {
+                "bmc_address": bmc.address,
+                "bmc_port": bmc.port,
+                "bmc_protocol": "redfish",
+                "bmc_credential": "factory",
+                "bmc_fingerprint": bmc.fingerprint,
+            }
+            self.registry.save_node(bmc.serial, "test", state="manageable", name=bmc.name, bmc_address=bmc.address)
+        far = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        inventory = {"nodes": {"hosts": hosts}, "gateways": {"hosts": {"gateway": far}}}
+        (directory / "hosts.yml").write_text(yaml.safe_dump(inventory))
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "AICLUSTER_"))},
+            "ANSIBLE_COLLECTIONS_PATH": str(directory / "collections"),
+            "ANSIBLE_HOME": str(directory / "home"),
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+            "AICLUSTER_REGISTRY": self.url,
+            "AICLUSTER_SECRETS": str(secrets),
+        }
+
+    def play(self, *tasks, hosts="gpu01", arguments=(), variables=None):
+        """(exit status, output, {registered name: result of the last task for the host})."""
+        out = self.directory / "results.json"
+        out.unlink(missing_ok=True)
+        keep = {
+            "name": "Keep the results",
+            "ansible.builtin.copy": {
+                "content": "{{ result | default({}) | to_json }}",
+                "dest": str(out),
+                "mode": "0600",
+            },
+            "delegate_to": "localhost",
+            "check_mode": False,
+            "vars": {"ansible_python_interpreter": sys.executable},
+        }
+        tasks = [{"name": f"Task {number}", **task, "register": "result"} for number, task in enumerate(tasks)]
+        play = [
+            {"name": "Test", "hosts": hosts, "gather_facts": False, "vars": variables or {}, "tasks": [*tasks, keep]}
+        ]
+        (self.directory / "play.yml").write_text(yaml.safe_dump(play))
+        command = [
+            str(pathlib.Path(sys.executable).parent / "ansible-playbook"),
+            "-i",
+            str(self.directory / "hosts.yml"),
+            *arguments,
+            str(self.directory / "play.yml"),
+        ]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
+        result = json.loads(out.read_text()) if out.exists() else None
+        return done.returncode, done.stdout + done.stderr, result
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with testing.running(2) as running:
+        yield running
+
+
+@pytest.fixture
+def controller(lab, tmp_path):
+    lab.reset_behaviour()
+    return Controller(lab, tmp_path)
+
+
+POWER = "aicluster.baremetal.bmc_power"
+
+
+def count(lab):
+    return len(lab.requests("gpu01"))
+
+
+def test_check_then_do_then_nothing(controller, lab):
+    before = count(lab)
+    task = {"aicluster.baremetal.bmc_boot": {"target": "pxe", "mode": "uefi"}}
+    status, output, result = controller.play(task, arguments=["--check", "--diff"])
+    assert status == 0 and result["changed"] and '+boot.target: "pxe"' in output and count(lab) == before
+    status, output, result = controller.play(task)
+    assert status == 0 and result["changed"] and result["source"] == "redfish" and count(lab) == before + 1
+    status, output, result = controller.play(task)
+    assert status == 0 and not result["changed"] and count(lab) == before + 1
+
+
+def test_sent_with_delegate_to(controller, lab):
+    before = count(lab)
+    status, output, result = controller.play({POWER: {"state": "on"}, "delegate_to": "gateway"}, arguments=["-vvv"])
+    assert status == 0 and result["changed"] and result["after"] == {"power": "on"}, output
+    assert "AnsiballZ_bmc_power" in output and PASSWORD not in output and PASSWORD not in json.dumps(result)
+    status, output, result = controller.play({POWER: {"state": "on"}, "delegate_to": "gateway"}, arguments=["--check"])
+    assert status == 0 and not result["changed"]
+    assert count(lab) == before + 1
+
+
+def test_localhost_is_the_controller(controller):
+    status, output, result = controller.play(
+        {"aicluster.baremetal.bmc_info": {"sections": ["system"]}, "delegate_to": "localhost"}, arguments=["-vvv"]
+    )
+    assert status == 0 and result["info"]["system"]["serial"] == "LAB-test-0001" and "AnsiballZ_bmc_info" not in output
+
+
+def test_no_secret_in_the_loudest_output(controller):
+    task = {"aicluster.baremetal.bmc_account": {"username": "monitor", "credential": "new", "role": "ReadOnly"}}
+    path = pathlib.Path(controller.environment["AICLUSTER_SECRETS"])
+    path.write_text(path.read_text() + "new: {username: monitor, password: Monitor-Pass-1}\n")
+    for arguments in (["-vvvv", "--diff", "--check"], ["-vvvv", "--diff"], ["-vvvv", "--diff"]):
+        status, output, result = controller.play(task, arguments=arguments)
+        assert status == 0, output
+        assert "Monitor-Pass-1" not in output + json.dumps(result) and PASSWORD not in output + json.dumps(result)
+    assert not result["changed"]
+    status, output, result = controller.play(
+        {"aicluster.baremetal.bmc_account": {"username": "monitor", "state": "absent"}}
+    )
+    assert status == 0 and result["changed"]
+
+
+def test_errors_name_the_host_and_the_next_step(controller, lab):
+    status, output, result = controller.play(
+        {POWER: {"state": "on", "bmc_credential": "nobody"}, "ignore_errors": True}
+    )
+    assert result["failed"] and result["error"]["code"] == "secret_not_found"
+    status, output, result = controller.play(
+        {POWER: {"state": "on", "bmc_fingerprint": "ab" * 32}, "ignore_errors": True}
+    )
+    assert (
+        result["error"]["code"] == "certificate_changed"
+        and result["error"]["host"] == "gpu01"
+        and result["error"]["next_step"]
+    )
+    status, output, result = controller.play(
+        {POWER: {"state": "on", "bmc_protocol": "ipmi", "bmc_credential": "long"}, "ignore_errors": True}
+    )
+    assert result["error"]["code"] == "invalid_input" and "x" * 24 not in output + json.dumps(result)
+    status, output, result = controller.play({POWER: {"state": "sideways"}})
+    assert status != 0 and "sideways" in output
+
+
+def test_a_fenced_out_attempt_writes_nothing(controller, lab):
+    """The host's fencing number is old: no write leaves, here or on the delegate; reads and check mode are free."""
+    controller.registry.transition("gpu01", "manageable", "available", "test")
+    first = controller.registry.begin("gpu01", "deploy", actor="test")
+    controller.registry.finish("gpu01", first.attempt, first.fencing, "fail", "test", reason="test")
+    second = controller.registry.begin("gpu01", "deploy", actor="test", retry_failed=True)
+    assert second.fencing > first.fencing
+    before, old = count(lab), {"aicluster_attempt": first.attempt, "aicluster_fencing": first.fencing}
+    flip = "off" if lab.state("gpu01")["power"] == "On" else "on"
+    for delegate in ({}, {"delegate_to": "gateway"}):
+        status, output, result = controller.play(
+            {POWER: {"state": flip}, "ignore_errors": True, **delegate}, variables=old
+        )
+        assert result["failed"] and result["error"]["code"] == "fenced_out", output
+    status, output, result = controller.play({POWER: {"state": flip}}, variables=old, arguments=["--check"])
+    assert status == 0 and result["changed"]
+    assert count(lab) == before
+    new = {"aicluster_attempt": second.attempt, "aicluster_fencing": second.fencing}
+    status, output, result = controller.play({POWER: {"state": flip}}, variables=new)
+    assert status == 0 and result["changed"] and count(lab) == before + 1
+
+
+def test_discovery_from_a_delegate(controller, lab):
+    ranges = [f"{bmc.address}:{bmc.port}" for bmc in lab.bmcs]
+    task = {
+        "aicluster.baremetal.bmc_discover": {
+            "ranges": ranges,
+            "ipmi_port": 0,
+            "factory_credentials": ["factory"],
+            "expected": [],
+        },
+        "delegate_to": "gateway",
+    }
+    before = count(lab)
+    status, output, result = controller.play(task, arguments=["--check"])
+    assert status == 0 and result["changed"] and count(lab) == before
+    status, output, result = controller.play(task, arguments=["-vvv"])
+    assert status == 0 and result["changed"] and not result["problems"], output
+    stored = yaml.safe_load(pathlib.Path(controller.environment["AICLUSTER_SECRETS"]).read_text())
+    passwords = [entry["password"] for reference, entry in stored.items() if reference.startswith("bmc/")]
+    assert len(passwords) == 2 and not any(word in output for word in [*passwords, PASSWORD])
+    status, output, result = controller.play(task)
+    assert status == 0 and not result["changed"]
