@@ -415,6 +415,51 @@ class ActionModule(RegistryAction):
     assert "site/gpu09" in output and "hunter2" not in output
 
 
+def test_check_mode_and_diff_of_node_and_hold(registry, controller):
+    change = [
+        {
+            "aicluster.baremetal.node": {
+                "serial": "S1",
+                "rack": "r9",
+                "maintenance": True,
+                "host_key": "ssh-ed25519 AAAAC3Nz x",
+            }
+        },
+        {"aicluster.baremetal.node": {"serial": "S7", "name": "gpu07"}},
+        {"aicluster.baremetal.node": {"serial": "S2", "state": "absent", "reason": "sold"}},
+        {
+            "aicluster.baremetal.hold": {
+                "name": "gpu03",
+                "owner": "alice",
+                "reason": "fan",
+                "exit_condition": "fan replaced",
+            },
+        },
+    ]
+    rows = registry.verify_audit()["rows"]
+    output, recap = controller.run([play("localhost", *change)], "--check", "--diff")
+    assert recap["localhost"][1] == 4
+    assert '-rack: "r1"' in output and '+rack: "r9"' in output and '+state: "retired"' in output
+    assert registry.verify_audit()["rows"] == rows
+    for changed in (4, 0):
+        _output, recap = controller.run([play("localhost", *change)])
+        assert recap["localhost"][1] == changed
+    assert registry.node("S2")["state"] == "retired"
+    assert registry.node("gpu01")["host_key"] == "ssh-ed25519 AAAAC3Nz"
+    assert [hold["owner"] for hold in registry.holds("gpu03")] == ["alice"]
+    assert registry.verify_audit()["ok"]
+
+
+def test_the_playbook_finds_a_tampered_audit_row(registry, controller):
+    book = (ROOT / "playbooks" / "registry.yml").read_text()
+    output, _recap = controller.run(book)
+    assert "The audit chain is whole" in output
+    with registry._db.engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql("UPDATE audit SET actor = 'mallory' WHERE seq = 5")
+    output, _recap = controller.run(book, rc=2)
+    assert "row 5 was changed" in output
+
+
 def test_errors_say_what_to_do(controller):
     output, _recap = controller.run([play("localhost", {"aicluster.baremetal.node_info": {}})], rc=2)
     assert "the registry is empty" in output and "aicluster.baremetal.registry" in output
