@@ -1,0 +1,145 @@
+# Trees recorded from real hardware: the inventory that is read from them, and that no missing or null key anywhere is a traceback.
+# The corpus is no part of the project: it is looked for in AICLUSTER_CORPUS, else beside the checkout, and skipped where it is absent.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import random
+import tarfile
+
+import pytest
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations, redfish, transform
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import HttpError
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+
+HERE = pathlib.Path(__file__).resolve()
+CORPUS = pathlib.Path(os.environ.get("AICLUSTER_CORPUS") or HERE.parents[6] / "shared" / "corpus")
+ARCHIVE = CORPUS / "redfish.tar.xz"
+pytestmark = [
+    pytest.mark.skipif(not ARCHIVE.exists(), reason="the corpus is not here (AICLUSTER_CORPUS)"),
+    pytest.mark.slow,
+]
+
+# tree: host system's id, (CPUs, DIMMs, GPUs, drives), a network boot target that it offers
+TREES = {
+    "dell-idrac9-libredfish": ("System.Embedded.1", (2, 16, 1, 3), "pxe"),
+    "hpe-ilo-libredfish": ("1", (2, 16, 0, 18), "pxe"),
+    "lenovo-xcc-libredfish": ("1", (2, 16, 8, 4), "pxe"),
+    "supermicro-libredfish": ("1", (2, 32, 8, 8), "pxe"),
+    "nvidia-dgx-h100-viking-libredfish": ("DGX", (2, 32, 8, None), "uefi_http"),
+    "nvidia-gb200-libredfish": ("System_0", (2, 2, 4, 9), "pxe"),
+    "gigabyte-ami-crayrie": ("Self", (None,) * 4, None),
+    "intel-s2600-crayrie": ("QSBP74100021", (None,) * 4, None),
+    "supermicro-x10-spyroot": ("1", (None,) * 4, None),
+    "nvidia-bluefield-dpu-libredfish": ("Bluefield", (None,) * 4, None),
+    "hpe-cray-ex235a-mi250x-crayrie": ("Node0", (None,) * 4, None),
+    "dmtf-public-rackmount1": ("437XR1138R2", (None,) * 4, None),
+}
+NO_HOST = ("hpe-cray-cmm-crayrie",)
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory):
+    """{tree: {normal path: resource}}; read once."""
+    found = {}
+    with tarfile.open(ARCHIVE) as archive:
+        for member in archive:
+            parts = pathlib.PurePosixPath(member.name).parts
+            if not member.isfile() or parts[-1] != "index.json" or "Registries" in parts or "JsonSchemas" in parts:
+                continue
+            if "v1" not in parts:
+                continue
+            start = parts.index("v1") - 1  # <anything>/<tree>/redfish/v1/...
+            tree = parts[start - 1]
+            path = "/" + "/".join(parts[start:-1])
+            try:
+                found.setdefault(tree, {})[transform.same_path(path)] = json.loads(archive.extractfile(member).read())
+            except ValueError:
+                continue
+    return found
+
+
+class Recorded(redfish.RedfishClient):
+    """The client with its wire replaced by a recorded tree; `spoil` may change each resource on its way."""
+
+    def __init__(self, tree, spoil=None):
+        super().__init__(Endpoint("192.0.2.1", username="x", password="y", tls="insecure"))
+        self.tree, self.spoil = tree, spoil
+
+    def login(self):
+        return None
+
+    def _send(self, method, path, *unused, **unused2):
+        resource = self.tree.get(transform.same_path(path))
+        if resource is None or "$expand" in path or not isinstance(resource, dict):
+            raise HttpError("not recorded", status=404, thing=path)
+        resource = json.loads(json.dumps(resource))
+        return redfish.Answer(200, {}, self.spoil(resource) if self.spoil else resource)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_inventory(trees, name):
+    if name not in trees:
+        pytest.skip(f"{name} is not in this corpus")
+    system_id, counts, target = TREES[name]
+    with Recorded(trees[name]) as client:
+        info = operations.redfish_info(client)
+        assert client.system()["Id"] == system_id
+        assert info["system"]["serial"] or name.startswith(
+            ("hpe-cray", "gigabyte", "intel", "supermicro-x10", "nvidia-bluefield")
+        )
+        for section, wanted in zip(("processors", "memory", "gpus", "drives"), counts):
+            assert wanted is None or len(info[section]) == wanted, section
+        assert target is None or target in info["boot"]["targets"]
+        unused, allowed = client.reset_action()
+        assert allowed is None or "On" in allowed or "ForceOn" in allowed
+        body = operations.boot_body(client.boot_place()[0], "pxe", "once", None)["Boot"]
+        assert ("BootSourceOverrideMode" in body) == bool(
+            transform.text(client.system(), "Boot", "BootSourceOverrideMode")
+        )
+
+
+@pytest.mark.parametrize("name", NO_HOST)
+def test_a_chassis_controller_has_no_host(trees, name):
+    if name not in trees:
+        pytest.skip(f"{name} is not in this corpus")
+    with Recorded(trees[name]) as client, pytest.raises(errors.NotFound):
+        client.system()
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_spoiled_resources_are_never_a_traceback(trees, name):
+    """Each run takes away, or sets to null, a random tenth of all properties at every depth. Seeds are fixed: a failure can be repeated."""
+    if name not in trees:
+        pytest.skip(f"{name} is not in this corpus")
+    complete = 0
+    for seed in range(20):
+        dice = random.Random(f"{name}/{seed}")
+
+        def spoil(value, dice=dice):
+            if isinstance(value, dict):
+                kept = {}
+                for key, item in value.items():
+                    roll = dice.random()
+                    if roll < 0.05 and key != "@odata.id":
+                        continue
+                    kept[key] = None if roll < 0.08 else "text" if roll < 0.09 else 7 if roll < 0.1 else spoil(item)
+                return kept
+            if isinstance(value, list):
+                return [spoil(item) for item in value]
+            return value
+
+        try:
+            with Recorded(trees[name], spoil) as client:
+                info = operations.redfish_info(client)
+                assert isinstance(info["gpus"], list)
+                client.reset_action()
+                operations.boot_body(client.boot_place()[0], "pxe", "once", "uefi")
+                complete += 1
+        except errors.BaremetalError:
+            pass
+    assert complete, "no run got to the end: the spoiling says nothing"
