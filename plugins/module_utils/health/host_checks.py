@@ -327,7 +327,8 @@ def check_network(plan, system):
     peer = network.get("peer")
     if not peer:
         return [could_not_test("network", network.get("problem") or "no peer was given to test against", **parts)]
-    port, seconds = int(network.get("port", 5201)), float(network.get("seconds", 3))
+    # whole seconds: iperf3 reads "0.5" as 0, which is for ever
+    port, seconds = int(network.get("port", 5201)), max(1, round(float(network.get("seconds", 3))))
     route = system.run(["ip", "-o", "route", "get", str(peer)], 10)
     match = re.search(r"\bdev (\S+)", route.out)
     interface = match.group(1) if match else None
@@ -338,7 +339,7 @@ def check_network(plan, system):
     deadline = Deadline(float(network.get("wait_s", 120)), f"a free iperf3 server at {peer}:{port}")
     figures, problem = None, ""
     while figures is None:
-        argv = ["iperf3", "-c", str(peer), "-p", str(port), "-t", f"{seconds:g}", "-J", "--connect-timeout", "5000"]
+        argv = ["iperf3", "-c", str(peer), "-p", str(port), "-t", str(seconds), "-J", "--connect-timeout", "5000"]
         ran = system.run(argv, seconds + 30)
         if ran.rc is None:
             return [could_not_test("network", ran.problem, **parts)]
