@@ -176,7 +176,8 @@ def boot_word(name):
 
 
 def has_boot_mode(system):
-    return "BootSourceOverrideMode" in (dig(system, "Boot") or {})
+    have = dig(system, "Boot")
+    return isinstance(have, dict) and "BootSourceOverrideMode" in have
 
 
 # ---- who is it ------------------------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def test_spoiled_resources_are_never_a_traceback(trees, name):
     if name not in trees:
         pytest.skip(f"{name} is not in this corpus")
     complete = 0
-    for seed in range(20):
+    for seed in range(40):
         dice = random.Random(f"{name}/{seed}")
 
         def spoil(value, dice=dice):
