@@ -155,7 +155,7 @@ def memory_repair(report, models, limits, simulated):
         report.gpus,
         judge,
         unit="rows or pages",
-        limit=limits["gpu_remapped_uncorrectable"],
+        limit=f"none pending or failed, at most {limits['gpu_remapped_uncorrectable']:g}",
         rule="gpu-memory-repair/1",
         source=SMI,
         simulated=simulated,
@@ -400,8 +400,7 @@ def diagnostic(result, report, level, simulated):
             wrong.append((who, f"dcgmi test {test.name}: {test.status}{f' ({words})' if words else ''}"))
         elif test.status != dcgm_facts.PASS:
             skipped.append(f"{who}: {test.name} {test.status}{f': {words}' if words else ''}")
-    parts["value"] = sum(1 for test in result.tests if test.status == dcgm_facts.PASS)
-    parts["limit"] = len(result.tests)
+    parts["value"] = sum(1 for test in result.tests if test.status != dcgm_facts.PASS)
     if wrong:
         return failed("gpu_diag", detail=_sentences(wrong), faults=wrong, **parts)
     if level >= 2 and not any(test.category.lower() in ("hardware", "integration", "stress") for test in result.tests):
@@ -412,4 +411,4 @@ def diagnostic(result, report, level, simulated):
         return could_not_test("gpu_diag", f"GPU {', '.join(map(str, absent))} not tested", **parts)
     if skipped:
         return could_not_test("gpu_diag", "; ".join(skipped), **parts)
-    return passed("gpu_diag", **parts)
+    return passed("gpu_diag", detail=f"{len(result.tests)} tests", **parts)
