@@ -19,6 +19,9 @@ from .node import Node
 from .schema import check_lab
 from .service import MAX_BODY, Service
 
+# a BMC that goes away does not wait for its clients
+SHUTDOWN_SECONDS = 0.2
+
 
 class Front:
     """The Redfish listener of one node (and its IPMI process), opened and closed as the node's reachability changes."""
@@ -81,7 +84,9 @@ class Front:
         if silent:
             self._silent = await asyncio.start_server(self._swallow, sock=listener)
             return
-        self._runner = web.ServerRunner(_Server(self.service.handle, self.node.behaviour.keepalive_s))
+        self._runner = web.ServerRunner(
+            _Server(self.service.handle, self.node.behaviour.keepalive_s), shutdown_timeout=SHUTDOWN_SECONDS
+        )
         await self._runner.setup()
         await web.SockSite(self._runner, listener, ssl_context=self._context, backlog=128).start()
 
@@ -97,7 +102,6 @@ class Front:
 
     async def _shut(self) -> None:
         if self._runner:
-            self._runner.shutdown_callback = None
             await self._runner.cleanup()
             self._runner = None
         if self._silent:

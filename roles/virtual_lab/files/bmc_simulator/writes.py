@@ -779,7 +779,8 @@ async def push_update(call: Call) -> Answer:
         raise Problem("ResourceMissingAtURI", call.path)
     if call.upload is None:
         raise Problem("PropertyMissing", "UpdateFile", related=("UpdateFile",))
-    upload = call.upload
+    # the file belongs to the task from here on
+    upload, call.upload = call.upload, None
 
     async def obtain(target: pathlib.Path) -> pathlib.Path:
         upload.replace(target)

@@ -9,8 +9,19 @@ from bmc_simulator.messages import Problem
 
 DRIVES = {f"/d/{name}": {"@odata.id": f"/d/{name}", "Id": name, "Size": size, "Status": {"Health": health}} for name, size, health in
           (("a", 4, "OK"), ("b", 8, "Warning"), ("c", 16, "OK"))}  # fmt: skip
-COLLECTION = {"@odata.id": "/d", "Name": "Drives", "Members": [{"@odata.id": path} for path in DRIVES], "Members@odata.count": 3}
-SYSTEM = {"@odata.id": "/s", "Id": "1", "Drive": {"@odata.id": "/d/a"}, "Links": {"Other": {"@odata.id": "/d/b"}}, "Deep": {"A": 1, "B": 2}}
+COLLECTION = {
+    "@odata.id": "/d",
+    "Name": "Drives",
+    "Members": [{"@odata.id": path} for path in DRIVES],
+    "Members@odata.count": 3,
+}
+SYSTEM = {
+    "@odata.id": "/s",
+    "Id": "1",
+    "Drive": {"@odata.id": "/d/a"},
+    "Links": {"Other": {"@odata.id": "/d/b"}},
+    "Deep": {"A": 1, "B": 2},
+}
 
 
 def run(body, page=0, **parameters):

@@ -92,6 +92,8 @@ def test_the_checked_form_checks_again():
     assert check_lab(json.loads(json.dumps(checked))) == checked
 
 
-@pytest.mark.parametrize("text, size", [("8 GiB", 8 * 2**30), ("1.5 KiB", 1536), ("100", 100), (7, 7), ("2TB", 2 * 10**12)])
+@pytest.mark.parametrize(
+    "text, size", [("8 GiB", 8 * 2**30), ("1.5 KiB", 1536), ("100", 100), (7, 7), ("2TB", 2 * 10**12)]
+)
 def test_sizes(text, size):
     assert parse_size(text) == size
