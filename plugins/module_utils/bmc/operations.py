@@ -413,7 +413,10 @@ def boot(endpoint, target, once=True, mode=None, deadline_s=60.0, check=False, f
             # compared only when it was asked for.
             wanted_mode = mode
         else:
-            observe = lambda: transform.boot(client.fresh_boot_place()[0])  # noqa: E731
+
+            def observe():
+                return transform.boot(client.fresh_boot_place()[0])
+
             place = client.boot_place()[0]
             wanted_mode = mode
             if mode and not transform.has_boot_mode(place):
