@@ -15,18 +15,31 @@ from .plan import CHECKS, read_plan
 LOCK = "/run/aicluster-node-check.lock"
 
 
-def summarise(items, plan):
-    """(outcome, reason). A failed check that is not advisory fails the node; a required check that could not be tested keeps it from passing."""
-    faults, untested, passes = [], [], 0
-    order = list(CHECKS)
-    for found in sorted(items, key=lambda entry: order.index(entry["check"])):
+def settle(items, plan):
+    """The items as they go into the evidence: what the plan does not gate on is not applicable to the decision, and says what was found.
+
+    So nothing that keeps a node out is overlooked by those who read the evidence, and nothing that does not is taken for a reason."""
+    settled = []
+    for found in items:
         options = dict(CHECKS[found["check"]]._asdict(), **plan["checks"].get(found["check"], {}))
-        if found["outcome"] == outcomes.FAIL and not options["advisory"]:
-            faults.append(found)
-        elif found["outcome"] == outcomes.COULD_NOT_TEST and options["required"] and not options["advisory"]:
-            untested.append(found)
-        elif found["outcome"] == outcomes.PASS:
-            passes += 1
+        words = None
+        if options["advisory"] and found["outcome"] in (outcomes.FAIL, outcomes.COULD_NOT_TEST):
+            words = f"advisory in this plan; {found['outcome'].replace('_', ' ')}: {found['detail']}"
+        elif not options["required"] and found["outcome"] == outcomes.COULD_NOT_TEST:
+            words = f"optional in this plan; could not test: {found['detail']}"
+        if words:
+            found = dict(found, outcome=outcomes.NOT_APPLICABLE, detail=words)
+            found.pop("faults", None)
+        settled.append(found)
+    return settled
+
+
+def summarise(items):
+    """(outcome, reason) of settled items: any fault fails the node, anything untested keeps it from passing, and so does a run that tested nothing."""
+    order = list(CHECKS)
+    items = sorted(items, key=lambda entry: order.index(entry["check"]))
+    faults = [found for found in items if found["outcome"] == outcomes.FAIL]
+    untested = [found for found in items if found["outcome"] == outcomes.COULD_NOT_TEST]
     if faults:
         # one sentence per part, whatever checks found it: what is wrong, then by which rules
         parts = {}
@@ -46,9 +59,11 @@ def summarise(items, plan):
                 f"{part}{': ' if part else ''}{words}; {rules}{' (simulated)' if entry['simulated'] else ''}"
             )
         return outcomes.FAIL, " | ".join(sentences)
-    if untested or not passes:
+    if untested or not items:
         words = "; ".join(f"{found['check']}: {found['detail']}" for found in untested)
-        return outcomes.COULD_NOT_TEST, f"could not test {words}" if words else "no check passed: nothing was tested"
+        return outcomes.COULD_NOT_TEST, f"could not test {words}" if words else "nothing was tested"
+    if not any(found["outcome"] == outcomes.PASS for found in items):
+        return outcomes.NOT_APPLICABLE, "no check applied to this node"
     return outcomes.PASS, None
 
 
@@ -98,7 +113,8 @@ def burn_in(system, plan):
             items += check_kernel(plan, system, text, since, seen)
     finally:
         os.close(handle)
-    outcome, reason = summarise(items, plan)
+    items = settle(items, plan)
+    outcome, reason = summarise(items)
     for found in items:
         found.pop("faults", None)
     return {

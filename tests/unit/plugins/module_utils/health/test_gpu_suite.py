@@ -20,7 +20,7 @@ def run(system, expected=None, **plan):
     seen = inventory.inventory(system)
     seen["gpus"] = []
     items = check_gpus(full, system, system.kernel_log(), seen)
-    return {item["check"]: item for item in items}, burn_in.summarise(items, full)
+    return {item["check"]: item for item in items}, burn_in.summarise(burn_in.settle(items, full))
 
 
 @pytest.mark.parametrize("profile", ["h100x8", "h200x8", "b200x8", "a100x8", "a100x4"])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.outcome import combine
 from ansible_collections.aicluster.baremetal.plugins.module_utils.health import limits
-from ansible_collections.aicluster.baremetal.plugins.module_utils.health.burn_in import summarise
+from ansible_collections.aicluster.baremetal.plugins.module_utils.health.burn_in import settle, summarise
 from ansible_collections.aicluster.baremetal.plugins.module_utils.health.items import (
     could_not_test,
     failed,
@@ -81,21 +82,33 @@ def items(**outcomes_by_check):
         ({"gpu_ecc": "pass", "gpu_persistence": "fail"}, {}, "pass"),
         ({"gpu_ecc": "pass", "gpu_persistence": "fail"}, {"gpu_persistence": {"advisory": False}}, "fail"),
         ({"gpu_ecc": "fail", "network": "could_not_test"}, {}, "fail"),
-        ({"clock_sync": "not_applicable"}, {}, "could_not_test"),
+        ({"clock_sync": "not_applicable"}, {}, "not_applicable"),
+        ({"network": "could_not_test"}, {"network": {"required": False}}, "not_applicable"),
         ({}, {}, "could_not_test"),
     ],
 )
 def test_gating(found, checks, wanted):
-    outcome, reason = summarise(items(**found), read_plan({"schema": 1, "checks": checks}))
+    settled = settle(items(**found), read_plan({"schema": 1, "checks": checks}))
+    outcome, reason = summarise(settled)
     assert outcome == wanted
+    # whoever reads the evidence alone comes to the same decision
+    if settled:
+        assert combine(item["outcome"] for item in settled) == wanted
     assert (reason is None) == (wanted == "pass")
 
 
 def test_reason_starts_with_the_cause():
-    _outcome, reason = summarise(items(kernel_log="fail", gpu_count="fail"), read_plan({"schema": 1}))
+    _outcome, reason = summarise(items(kernel_log="fail", gpu_count="fail"))
     assert reason == "broken; rule r/1"
     found = [
         failed("gpu_diag", faults=[("GPU 1", "b")], rule="d/1", detail="x"),
         failed("gpu_ecc", faults=[("GPU 1", "a")], rule="e/1", detail="y", simulated=True),
     ]
-    assert summarise(found, read_plan({"schema": 1}))[1] == "GPU 1: a, b; rules e/1, d/1 (simulated)"
+    assert summarise(found)[1] == "GPU 1: a, b; rules e/1, d/1 (simulated)"
+
+
+def test_what_does_not_gate_says_what_was_found():
+    (item,) = settle(items(gpu_persistence="fail"), read_plan({"schema": 1}))
+    assert item["outcome"] == "not_applicable" and item["detail"] == "advisory in this plan; fail: broken"
+    (item,) = settle(items(hardware_cpus="could_not_test"), read_plan({"schema": 1}))
+    assert item["detail"] == "optional in this plan; could not test: why"
