@@ -416,6 +416,12 @@ def action_info(path: str, name: str, parameter: str, values: list[str]) -> Json
     }
 
 
+def last_reset(node: Node) -> Json:
+    """LastResetTime: a restart shows no other sign, because PowerState stays On."""
+    times = [entry["time"] for entry in node.events.recent if entry["event"] in ("power_on", "reset")]
+    return {"LastResetTime": times[-1]} if times else {}
+
+
 @resource(V1 + "/Systems/{system}")
 def system_resource(node: Node, path: str, system: str) -> Json | None:
     if system not in system_ids(node):
@@ -451,6 +457,7 @@ def system_resource(node: Node, path: str, system: str) -> Json | None:
         "AssetTag": node.settings["asset_tag"],
         "HostName": node.name if on else "",
         "PowerState": node.power,
+        **last_reset(node),
         "PowerRestorePolicy": node.settings["power_restore"],
         "LocationIndicatorActive": node.settings["indicator"],
         "BiosVersion": node.firmware["BIOS"],
