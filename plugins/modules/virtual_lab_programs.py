@@ -97,9 +97,9 @@ def main():
     controller = lab["namespaces"]["ctl"]
     result = {}
     try:
-        supervisor = Supervisor(
-            lab["dir"], lab["run_dir"], sorted(network.observe(lab)), ["ip", "netns", "exec", controller]
-        )
+        # Not `ip netns exec`: that hides the control groups, without which no container starts.
+        prefix = ["nsenter", f"--net={network.NAMESPACE_DIRECTORY}/{controller}"]
+        supervisor = Supervisor(lab["dir"], lab["run_dir"], sorted(network.observe(lab)), prefix)
         started = given["state"] == "started"
         todo = supervisor.plan_start() if started else supervisor.plan_stop()
         if not module.check_mode:
