@@ -15,7 +15,7 @@ from ..core.errors import (
     Unsupported,
 )
 from ..core.plan import Change, Plan
-from . import connect, transform
+from . import connect, quirks, transform
 from .errors import AnswerLost, HttpError
 
 SECTIONS = ("system", "bmc", "processors", "memory", "nics", "drives", "gpus", "firmware", "boot")
@@ -31,6 +31,7 @@ RESET_TYPES = {
 }
 # Seconds in which a restart must show itself where the BMC shows such a thing at all.
 RESTART_SHOWS_S = {"reset": 4.0, "cycle": 12.0}
+RESTART_MARK_S = 40.0
 
 
 @dataclass
@@ -88,7 +89,7 @@ def redfish_info(client, sections=SECTIONS):
     chassis = client.optional(transform.link(system, "Links", "Chassis"), "the chassis")
     found = {}
     readers = {
-        "system": lambda: transform.system_facts(system, chassis, client.root()),
+        "system": lambda: transform.system_facts(system, chassis),
         "bmc": client.identity,
         "processors": lambda: transform.processors(_processors(client)),
         "memory": lambda: transform.memory(client.members(transform.link(system, "Memory"), "the memory")),
@@ -319,10 +320,13 @@ def _apply_power(client, endpoint, present, wanted, goal, deadline, fallback, gr
 
 
 def _await_restart(client, action, marks, deadline, interval, lost):
-    """The power reads "on" before and after a restart, so a sign of it is awaited first. Many BMCs show none: then the result says so."""
-    part = Deadline(
-        min(RESTART_SHOWS_S[action], deadline.remaining()), f"a sign of the {action}", host=client.endpoint.label
-    )
+    """The power reads "on" before and after a restart, so a sign of it is awaited first.
+
+    A BMC that has LastResetTime must move it; many have no sign at all, then the result says that only the power was verified.
+    """
+    certain = bool(marks[1:2] and marks[1])
+    limit = min(RESTART_MARK_S if certain else RESTART_SHOWS_S[action], deadline.remaining())
+    part = Deadline(limit, f"a sign of the {action}", host=client.endpoint.label)
     while not part.expired():
         try:
             if client.restart_marks() != marks:
@@ -333,6 +337,16 @@ def _await_restart(client, action, marks, deadline, interval, lost):
         part._sleep(min(interval, 0.5, max(0.01, part.remaining())))
     if lost is not None:
         raise lost
+    if certain:
+        raise DeadlineExceeded(
+            "the BMC accepted it but the server did not restart",
+            host=client.endpoint.label,
+            thing=f"power ({action})",
+            wanted=f"another LastResetTime within {limit:.0f} s",
+            seen=marks[1],
+            next_step="look at the BMC's event log; if it accepts and ignores requests, restart the BMC",
+            code="accepted_not_moved",
+        )
     client.warnings.append(
         f"the BMC accepted the {action} and shows no sign of it; only that the power is on was verified"
     )
@@ -452,9 +466,8 @@ def boot_body(place, target, enabled, mode, host=None):
         if not allowed or "None" in allowed:
             body["BootSourceOverrideTarget"] = "None"
         return {"Boot": body}
-    # Supermicro lists both Cd and UsbCd, and only the second boots virtual media.
-    if target == "cd" and "supermicro" in transform.text(place, "Manufacturer").lower():
-        names = ("UsbCd",) + names
+    if target == "cd":
+        names = quirks.of_system(place)["cd_targets"]
     name = next((item for item in names if item in allowed), None) if allowed else names[0]
     if name is None:
         raise Unsupported(
@@ -666,8 +679,13 @@ def _create_account(client, collection, items, username, password, role, enabled
     except HttpError as error:
         if error.status not in (400, 405, 501):
             raise
-        # Dell and some AMI BMCs have fixed slots: a free one is an account without a name (slot 1 of iDRAC stays empty for ever).
-        free = [item for item in items if not transform.text(item, "UserName") and transform.text(item, "Id") != "1"]
+        # Some BMCs have fixed slots: a free one is an account without a name.
+        reserved = quirks.of_system(client.system())["reserved_slots"]
+        free = [
+            item
+            for item in items
+            if not transform.text(item, "UserName") and transform.text(item, "Id") not in reserved
+        ]
         if not free:
             raise
         client.patch(transform.text(free[0], "@odata.id"), body)

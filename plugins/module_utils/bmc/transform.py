@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ..core.errors import Conflict, NotFound
+from . import quirks
 
 # Seen first on real trees (reference: the vendors' own ids). Only used to choose between several systems that could all be the host.
 HOST_IDS = ("System_0", "DGX", "1", "Self", "System.Embedded.1", "Node0", "system")
@@ -197,16 +198,14 @@ def bmc_identity(root, manager, system):
     }
 
 
-def is_dell(root, system):
-    return "dell" in (text(root, "Vendor") + text(system, "Manufacturer")).lower()
-
-
-def system_facts(system, chassis, root):
-    """The system section. The serial is what the operating system reads as the system's serial: on Dell that is the service tag, in SKU."""
+def system_facts(system, chassis):
+    """The system section. The serial is what the operating system reads as the system's serial (on Dell the service tag)."""
     chassis = chassis or {}
-    serial = text(system, "SerialNumber") or text(chassis, "SerialNumber")
-    if is_dell(root, system) and text(system, "SKU"):
-        serial = text(system, "SKU")
+    serial = (
+        text(system, quirks.of_system(system)["serial"])
+        or text(system, "SerialNumber")
+        or text(chassis, "SerialNumber")
+    )
     return {
         "id": text(system, "Id") or None,
         "manufacturer": text(system, "Manufacturer") or text(chassis, "Manufacturer") or None,

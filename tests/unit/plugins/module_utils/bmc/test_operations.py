@@ -55,6 +55,19 @@ def test_restart_ends_on(bmc, off, action):
     assert bmc.state("gpu01")["power"] == "On"
 
 
+def test_a_restart_that_was_accepted_and_not_done(bmc, off, monkeypatch):
+    """With LastResetTime it is an error; without any sign (that property is taken away) the result says what was not verified."""
+    operations.power(off, "on", interval=0.05)
+    monkeypatch.setattr(operations, "RESTART_MARK_S", 0.5)
+    monkeypatch.setitem(operations.RESTART_SHOWS_S, "reset", 0.3)
+    bmc.set_behaviour("gpu01", accept_and_do_nothing=["power"])
+    with pytest.raises(errors.DeadlineExceeded) as caught:
+        operations.power(off, "reset", interval=0.05)
+    assert caught.value.code == "accepted_not_moved"
+    bmc.set_behaviour("gpu01", drop_properties=["LastResetTime"])
+    assert any("no sign" in text for text in operations.power(off, "reset", interval=0.05).warnings)
+
+
 def test_cycle_is_off_and_on_where_the_bmc_has_none(bmc, off):
     bmc.set_behaviour("gpu01", reset_types=["On", "ForceOff"])
     operations.power(off, "on", interval=0.05)
