@@ -124,7 +124,7 @@ class ActionModule(BmcAction):
         try:
             return self.registry
         except errors.Unsupported as error:
-            if self.check_mode and error.code == "schema_mismatch":
+            if self.check_mode and error.code == "schema_mismatch" and "is empty" in error.message:
                 return None
             raise
 

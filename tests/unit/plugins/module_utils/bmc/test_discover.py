@@ -285,6 +285,24 @@ def test_a_bmc_that_demands_a_new_password(world):
     assert not world.run()["changed"]
 
 
+def test_a_node_that_is_driven_by_ipmi(tmp_path):
+    """Inventory and rotation by Redfish, power by IPMI with the same new account; listed as IPMI, so the account must work there too."""
+    config = testing.node_config(1, bmc={"address": "127.0.8.31", "protocols": ["redfish", "ipmi"]})
+    with testing.running([config]) as lab:
+        world = World(lab, tmp_path)
+        there = lab["gpu01"]
+        rows = [row(1, protocol="ipmi")]
+        report = world.run(expected=rows, ipmi_port=there.ipmi_port)
+        assert not report["problems"] and report["bmcs"][0]["protocols"] == ["redfish", "ipmi"]
+        node = world.registry.node("gpu01")
+        assert (node["bmc_protocol"], node["bmc_port"], node["state"]) == ("ipmi", there.ipmi_port, "available")
+        assert len(node["facts"]["gpus"]) == 8
+        by_ipmi = endpoint(lab, protocol="ipmi", port=there.ipmi_port, password=world.password(1), fingerprint=None)
+        assert operations.power(by_ipmi, "on", interval=0.1).changed and lab.state("gpu01")["power"] == "On"
+        assert not world.run(expected=rows, ipmi_port=there.ipmi_port)["changed"]
+        assert {entry["via"] for entry in lab.requests("gpu01")} == {"redfish", "ipmi"}
+
+
 def test_wrong_place_waits(world):
     rows = [row(1, slot="u40"), row(2)]
     report = world.run(expected=rows)
