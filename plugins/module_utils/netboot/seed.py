@@ -100,7 +100,8 @@ def render(hostname, instance_id, public_keys, interfaces, user_data=None):
     if len(set(macs)) != len(macs):
         raise _bad("two interfaces have the same MAC", macs, "one entry a MAC")
     return {
-        "meta-data": json.dumps({"instance-id": instance_id, "local-hostname": hostname}, indent=1) + "\n",
+        # "local": cloud-init applies everything before the network starts, so that SSH does not wait for a second stage.
+        "meta-data": json.dumps({"instance-id": instance_id, "local-hostname": hostname, "dsmode": "local"}, indent=1) + "\n",
         "user-data": "#cloud-config\n" + json.dumps(config, indent=1) + "\n",
         "network-config": json.dumps({"version": 2, "ethernets": dict(interfaces)}, indent=1) + "\n",
     }

@@ -3,36 +3,51 @@
 
 partition() { case $1 in *[0-9]) echo "${1}p$2" ;; *) echo "$1$2" ;; esac; }
 
-# Downloads to the disk and reads each part back from it into one checksum while the next part arrives: so the checksum is that of
-# what the disk holds. (A tee in front of the disk would do with one read less, but busybox's works in steps of 1 KiB.)
-# A broken transfer is tried once more from the start; a complete one with another checksum is not: the same bytes would come again.
-part_mib=32
-write_parts() {
-  part=0
-  parts=$(((IMAGE_SIZE / 1048576 + part_mib - 1) / part_mib))
-  while [ "$part" -lt "$parts" ]; do
-    dd of="$disk" bs=1M count=$part_mib seek=$((part * part_mib)) iflag=fullblock oflag=direct conv=notrunc 2> /tmp/dd.log || return 1
-    echo "$part"
-    part=$((part + 1))
-  done
-}
+# The download goes to the disk in one copy, and each part of the disk is read back into one checksum while the next part arrives: the
+# checksum is that of the disk's content, and costs no time of its own on a machine with two processors. How far the download is, the
+# kernel tells (fdinfo). A broken transfer is tried once more from the start; a complete one with another checksum is not: the same
+# bytes would come again.
+part_mib=16
 read_parts() {
-  while read -r part; do
-    count=$((IMAGE_SIZE / 1048576 - part * part_mib))
+  at=0
+  position=0
+  mib=$((IMAGE_SIZE / 1048576))
+  while [ "$at" -lt "$mib" ]; do
+    count=$((mib - at))
     [ "$count" -le "$part_mib" ] || count=$part_mib
-    dd if="$disk" bs=1M count="$count" skip=$((part * part_mib)) iflag=direct 2> /tmp/dd-read.log || return 1
+    while [ "$position" -lt $(((at + count) * 1048576)) ]; do
+      if [ -s /tmp/transfer.rc ]; then
+        [ "$(cat /tmp/transfer.rc)" = 0 ] || return 1
+        break
+      fi
+      for descriptor in /proc/"$1"/fd/*; do
+        [ "$(readlink "$descriptor" 2> /dev/null)" != "$disk" ] || read -r _ position < "/proc/$1/fdinfo/${descriptor##*/}"
+      done
+      [ "$position" -ge $(((at + count) * 1048576)) ] || sleep 0.2
+    done
+    dd if="$disk" bs=1M count="$count" skip="$at" 2> /tmp/dd.log || return 1
+    at=$((at + count))
   done
 }
 write_image() {
   [ $((IMAGE_SIZE % 1048576)) -eq 0 ] || fail "image size is not a multiple of 1 MiB; seen: $IMAGE_SIZE"
   for try in 1 2; do
-    if seen=$(wget -q -O - "$IMAGE_URL" 2> /tmp/wget.log | write_parts | read_parts | sha256sum); then transfer=0; else transfer=1; fi
-    [ "$transfer" -ne 0 ] || break
+    rm -f /tmp/transfer.rc
+    wget -q -O "$disk" "$IMAGE_URL" 2> /tmp/wget.log &
+    transfer=$!
+    read_parts "$transfer" | sha256sum > /tmp/sum &
+    reader=$!
+    if wait "$transfer"; then echo 0 > /tmp/transfer.rc; else echo 1 > /tmp/transfer.rc; fi
+    wait "$reader"
+    read_ok=$?
+    sync
+    blockdev --flushbufs "$disk" || read_ok=1
+    [ "$(cat /tmp/transfer.rc)" = 0 ] && [ "$read_ok" = 0 ] && break
     say "transfer $try broke: $(tail -n 1 /tmp/wget.log) $(tail -n 1 /tmp/dd.log)"
     sleep 2
   done
-  seen=${seen%% *}
-  if [ "$transfer" -ne 0 ]; then
+  seen=$(cut -d' ' -f1 /tmp/sum)
+  if [ "$(cat /tmp/transfer.rc)" != 0 ] || [ "$read_ok" != 0 ]; then
     spoil
     fail "the image could not be written to $disk: $(tail -n 1 /tmp/wget.log) $(tail -n 1 /tmp/dd.log)"
   fi

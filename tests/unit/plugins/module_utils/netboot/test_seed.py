@@ -26,7 +26,7 @@ def interfaces():
 def test_files_are_valid_yaml_with_the_node_in_them():
     files = seed.render("gpu01", "LAB-1-7", [KEY], interfaces(), {"timezone": "UTC"})
     meta, user, network = (yaml.safe_load(files[name]) for name in ("meta-data", "user-data", "network-config"))
-    assert meta == {"instance-id": "LAB-1-7", "local-hostname": "gpu01"}
+    assert meta == {"instance-id": "LAB-1-7", "local-hostname": "gpu01", "dsmode": "local"}
     assert files["user-data"].startswith("#cloud-config\n")
     assert (
         user["users"][0]["ssh_authorized_keys"] == [KEY]
