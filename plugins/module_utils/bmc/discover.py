@@ -284,7 +284,7 @@ def rotate(target):
         # Only the account's own resource can be reached while the BMC insists on a new password.
         with connect(endpoint) as client:
             client.hide(target["new_password"])
-            client.patch(target["account_uri"], {"Password": target["new_password"]}, etag=False)
+            operations.patch_account(client, target["account_uri"], {"Password": target["new_password"]}, etag=False)
         if not operations.can_log_in(endpoint, target["username"], target["new_password"]):
             raise Refused(
                 "the BMC accepted the new password but does not take it",

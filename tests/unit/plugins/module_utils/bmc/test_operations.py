@@ -216,6 +216,14 @@ def test_our_own_password_can_be_rotated(fresh):
     assert not operations.account(renewed, there.username, "Rotated-12345").changed
 
 
+def test_a_rotation_whose_answer_was_lost_is_decided_by_logging_in(fresh):
+    there = endpoint(fresh)
+    fresh.set_behaviour("gpu01", faults=[{"method": "PATCH", "path": ".*Accounts.*", "drop": True, "times": 1}])
+    done = operations.account(there, there.username, "Rotated-12345", password_right=False)
+    assert done.changed and any("log" in text for text in done.warnings)
+    assert operations.can_log_in(there, there.username, "Rotated-12345")
+
+
 def test_a_password_that_is_accepted_and_not_taken(fresh):
     fresh.set_behaviour("gpu01", accept_and_do_nothing=["account"])
     there = endpoint(fresh)
