@@ -26,7 +26,7 @@ class ActionModule(SlurmAction):
         attempt, _fencing = self.require_attempt()
         done = operations.first_job(
             self.registry,
-            self.port(),
+            self.port(options["deadline"] + 60),
             self.node,
             attempt,
             options["command"],

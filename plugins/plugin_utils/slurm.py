@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import contextlib
 import shlex
+import signal
 
 from ansible import constants
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
@@ -15,6 +17,36 @@ from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import Re
 NODE_ARGUMENT = {"name": {"type": "str"}}
 CONTROLLER_ARGUMENT = {"slurm_controller": {"type": "str"}}
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+COMMAND_SECONDS = 60.0
+
+
+class _Alarm(Exception):
+    """The time for one command is over."""
+
+
+@contextlib.contextmanager
+def _alarm(seconds):
+    """Raise _Alarm in the body after `seconds`. Ansible runs actions in the main thread of a forked worker, where a signal can do that."""
+
+    def ring(_signum, _frame):
+        raise _Alarm(f"no answer within {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _drop(connection):
+    """Forget a connection that hangs, with the shared SSH master behind it: the next command must open a new one."""
+    try:
+        with _alarm(5):
+            connection.reset()
+    except (AnsibleError, AttributeError, _Alarm):
+        pass
 
 
 class SlurmAction(RegistryAction):
@@ -38,11 +70,13 @@ class SlurmAction(RegistryAction):
             )
         return plain(name or members[0])
 
-    def port(self):
-        """The SlurmPort through the controller. Inside an attempt each write is preceded by the fencing check."""
+    def port(self, seconds=COMMAND_SECONDS):
+        """The SlurmPort through the controller; `seconds` limits each command. Inside an attempt each write is preceded by the fencing check."""
         host = self.controller
         return SlurmPort(
-            self.runner(host, "the Slurm controller"), where=host, before_write=lambda: self.check_fence(self.node)
+            self.runner(host, "the Slurm controller", seconds),
+            where=host,
+            before_write=lambda: self.check_fence(self.node),
         )
 
     def heartbeat(self):
@@ -51,8 +85,11 @@ class SlurmAction(RegistryAction):
         if attempt is not None and fencing is not None:
             self.registry.heartbeat(attempt, fencing)
 
-    def runner(self, host, what):
-        """run(argv) -> (rc, out, err) on an inventory host; `what` names its part in errors. The connection is opened with the first call."""
+    def runner(self, host, what, seconds=COMMAND_SECONDS):
+        """run(argv) -> (rc, out, err) on an inventory host; `what` names its part in errors. The connection is opened with the first call.
+
+        After `seconds` a command is given up: a shared SSH connection to a host that vanished would be waited for without end.
+        """
         state = {}
 
         def run(argv):
@@ -64,15 +101,19 @@ class SlurmAction(RegistryAction):
                 command = f"/bin/sh -c {shlex.quote(command)}"
                 if connection.become:
                     command = connection.become.build_become_command(command, connection._shell)
-                rc, out, err = connection.exec_command(command, in_data=None, sudoable=bool(connection.become))
-            except (AnsibleConnectionFailure, AnsibleError) as error:
+                with _alarm(seconds):
+                    rc, out, err = connection.exec_command(command, in_data=None, sudoable=bool(connection.become))
+            except (AnsibleConnectionFailure, AnsibleError, _Alarm) as error:
+                if isinstance(error, _Alarm):
+                    _drop(state.pop("connection", None))
                 raise errors.Unreachable(
                     f"{what} cannot be reached",
                     host=self.host,
                     thing=host,
                     wanted="an answer over Ansible's connection to it",
                     seen=" ".join(str(error).split())[:300],
-                    next_step=f"start {host} or mend its network or SSH, then run this again; `ansible -m ansible.builtin.ping {host}` shows when it is well",
+                    next_step=f"start {host} or mend its network or SSH, then run this again; "
+                    f"`ansible -m ansible.builtin.ping {host}` shows when it is well",
                     code="host_unreachable",
                 ) from error
             return rc, out.decode(errors="replace"), err.decode(errors="replace")
