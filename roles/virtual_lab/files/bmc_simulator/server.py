@@ -228,6 +228,7 @@ class Simulator:
         if self._control:
             self._control.close()
             self.control_path.unlink(missing_ok=True)
+            self.control_path.with_name("endpoints.json").unlink(missing_ok=True)
 
     def write_endpoints(self) -> None:
         """Addresses, ports and certificate fingerprints, for people and tools: the run directory's `endpoints.json`."""

@@ -190,7 +190,9 @@ def start(
     end = time.monotonic() + deadline_s
     while True:
         with contextlib.suppress(OSError, ControlError):
-            if lab.control.call("ping")["ready"]:
+            answer = lab.control.call("ping")
+            # another simulator of the same run directory would answer too
+            if answer["ready"] and answer["pid"] == process.pid:
                 return lab
         if process.poll() is not None or time.monotonic() > end:
             if process.poll() is None:

@@ -134,6 +134,7 @@ class NspawnDriver(Driver):
         for directory in (upper, work, self.root):
             directory.mkdir(exist_ok=True)
         self._personalise(upper / "etc")
+        await self._keys(upper)
         options = f"lowerdir={config['root']},upperdir={upper},workdir={work}"
         await run("mount", "-t", "overlay", "overlay", "-o", options, str(self.root))
 
@@ -145,6 +146,20 @@ class NspawnDriver(Driver):
         if not (etc / "hostname").exists():
             (etc / "hostname").write_text(self.node.name + "\n")
             (etc / "machine-id").write_text(self.node.config["uuid"].replace("-", "") + "\n")
+
+    async def _keys(self, upper: pathlib.Path) -> None:
+        """A host key of its own, made once, and the lab's own key to log in with (where the lab has one)."""
+        ssh = upper / "etc" / "ssh"
+        ssh.mkdir(parents=True, exist_ok=True)
+        if not (ssh / "ssh_host_ed25519_key").exists():
+            await run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(ssh / "ssh_host_ed25519_key"))
+        public = pathlib.Path(self.lab["dir"]) / "ssh" / "id_ed25519.pub"
+        if public.exists():
+            home = upper / "root" / ".ssh"
+            for directory in (home.parent, home):
+                directory.mkdir(mode=0o700, exist_ok=True)
+            (home / "authorized_keys").write_text(public.read_text())
+            (home / "authorized_keys").chmod(0o600)
 
     async def _mounted(self) -> bool:
         return bool(
