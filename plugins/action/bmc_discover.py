@@ -38,8 +38,8 @@ class _Secrets:
             return False
         return True
 
-    def put(self, reference, values):
-        return self._action.secret_store.put(reference, values)
+    def add(self, reference, values):
+        return self._action.secret_store.add(reference, values)
 
 
 class _Sent:

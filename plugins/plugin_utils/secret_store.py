@@ -99,6 +99,15 @@ class SecretStore:
             self._write(data)
             return True
 
+    def add(self, reference, values):
+        """Set one reference only where there is none yet; returns what is stored now. Of two that add at once, both get the first one's."""
+        with self._lock():
+            data = self._read(missing_ok=True)
+            if str(reference) not in data:
+                data[str(reference)] = dict(values)
+                self._write(data)
+            return dict(data[str(reference)])
+
     def remove(self, reference):
         """Forget one reference. Returns True when it was there."""
         with self._lock():

@@ -1,6 +1,6 @@
 # The discover stage: find BMCs, log in, put their accounts on a site credential, read the hardware, and record it all.
 #
-# What must be remembered is passed in: `registry` (the node records), `secrets` (get, has, put), `far` (does the BMC work: here, or on another machine).
+# What must be remembered is passed in: `registry` (the node records), `secrets` (get, has, add), `far` (does the BMC work: here, or on another machine).
 # Order of one new BMC, so that a crash at any point loses nothing: read the serial with the factory account; store the new password; record the node with
 # its reference; only then change the password on the BMC; verify by logging in. The next run tries the site credential first and so never guesses twice.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
@@ -277,22 +277,32 @@ def visit(target):
 
 
 def rotate(target):
-    """Set `new_password` for the account that we log in with, and prove it by logging in. True also where it was so already."""
+    """Set `new_password` for the account that we log in with, and prove it by logging in. Well also where another controller has done it already."""
     candidate = {"username": target["username"], "password": target["password"]}
     endpoint = endpoint_for(target, candidate)
-    if endpoint.protocol == "redfish" and target.get("account_uri"):
-        # Only the account's own resource can be reached while the BMC insists on a new password.
-        with connect(endpoint) as client:
-            client.hide(target["new_password"])
-            operations.patch_account(client, target["account_uri"], {"Password": target["new_password"]}, etag=False)
+    try:
+        if endpoint.protocol == "redfish" and target.get("account_uri"):
+            # Only the account's own resource can be reached while the BMC insists on a new password.
+            with connect(endpoint) as client:
+                client.hide(target["new_password"])
+                operations.patch_account(
+                    client, target["account_uri"], {"Password": target["new_password"]}, etag=False
+                )
+        else:
+            operations.account(endpoint, target["username"], target["new_password"], password_right=False)
+            return {"ok": True}
+    except AuthenticationFailed:
         if not operations.can_log_in(endpoint, target["username"], target["new_password"]):
-            raise Refused(
-                "the BMC accepted the new password but does not take it",
-                host=target["address"],
-                thing=f"account {target['username']}",
-            )
+            raise
         return {"ok": True}
-    operations.account(endpoint, target["username"], target["new_password"], password_right=False)
+    if not operations.can_log_in(endpoint, target["username"], target["new_password"]):
+        raise Refused(
+            "the BMC accepted the new password but does not take it",
+            host=endpoint.label,
+            thing=f"account {target['username']}",
+            next_step="look at the account on the BMC itself",
+            code="accepted_not_moved",
+        )
     return {"ok": True}
 
 
@@ -531,11 +541,9 @@ class Stage:
             entry["changed"] = True
             if self.check:
                 continue
-            if self.secrets.has(reference):
-                password = str(self.secrets.get(reference).get("password"))
-            else:
-                password = generate_password(self.options["password_length"])
-                self.secrets.put(reference, {"username": username, "password": password})
+            # Two controllers may be here at once: both get the password that was stored first.
+            fresh = {"username": username, "password": generate_password(self.options["password_length"])}
+            password = str(self.secrets.add(reference, fresh)["password"])
             entry["new_password"] = password
             if entry.get("info"):
                 self._save(entry, {"bmc_credential": reference}, state="registered")
@@ -660,6 +668,10 @@ class Stage:
         if not self.check and self.registry:
             try:
                 self.registry.transition(serial, old, new, self.actor, reason)
+            except Conflict:
+                # Another controller moved it meanwhile: go on from where it is now.
+                self.records[serial]["state"] = self.registry.node(serial)["state"]
+                return self.records[serial]["state"] != old
             except BaremetalError as error:
                 self._problem(entry, error)
                 return False
