@@ -1,0 +1,333 @@
+# Drain and resume of a node in the registry and in its scheduler together; the gate of the enrolment; the first job.
+#
+# The registry and the scheduler port are passed in as objects. Each operation can be repeated after a kill at any line: the intention is in the
+# registry before the scheduler is touched, and what is there already is left alone.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import re
+
+from ..core.deadline import Deadline
+from ..core.errors import NotFound, Refused
+from ..core.outcome import FAIL, NOT_APPLICABLE, PASS
+from ..core.plan import Change, Plan
+from .config import node_lines
+from .port import check_owner, drained_by
+
+IN_SCHEDULER_STATES = ("active", "enrolling")  # lifecycle states whose nodes may take work
+
+
+def owner_word(owner):
+    """A hold's owner as the one word that can stand in a drain reason."""
+    return re.sub(r"[^A-Za-z0-9_.@-]", "_", str(owner))[:64] or "unknown"
+
+
+def _hold_of(holds, owner):
+    return next((hold for hold in holds if hold["owner"] == owner), None)
+
+
+def _view(scheduler, node):
+    return (
+        scheduler.observe(node)
+        if scheduler
+        else {"present": False, "drained": False, "drain_owner": None, "reason": "", "jobs": [], "state": None}
+    )
+
+
+def drain(
+    registry,
+    scheduler,
+    node,
+    owner,
+    reason,
+    actor,
+    *,
+    automation=True,
+    exit_condition="",
+    record=True,
+    wait_s=None,
+    each=None,
+    check=False,
+):
+    """Take a node out of work; returns {plan, scheduler, notes}. Running jobs go on; with `wait_s` it returns when the last one has ended.
+
+    record: also place a hold in the registry (False for a drain that belongs to an attempt, whose state says why the node takes no work).
+    """
+    check_owner(owner)
+    changes, notes = [], []
+    if record:
+        own = _hold_of(registry.holds(node), owner)
+        wanted = {"reason": reason, "exit_condition": exit_condition or f"resume by {owner}", "automation": automation}
+        if own and not own["automation"] and automation:
+            notes.append(f"the hold '{owner}' was placed by a person and stays as it is")
+        elif own is None or any(own[key] != value for key, value in wanted.items()):
+            changes.append(Change(f"hold {owner}", own and own["reason"], reason))
+            if not check:
+                registry.hold(node, owner, reason, wanted["exit_condition"], automation, actor)
+    view = _view(scheduler, node)
+    if view["present"]:
+        changes += scheduler.drain(node, reason, owner, check=check).changes
+        if view["drained"] and view["drain_owner"] != owner:
+            notes.append(f"already drained by {drained_by(view)}; that drain was left as it is")
+        if wait_s is not None and not check:
+            view = scheduler.wait_idle(node, wait_s, each)
+        elif changes and not check:
+            view = scheduler.observe(node)
+    elif scheduler:
+        notes.append("the scheduler does not know this node: only the registry was told")
+    return {"plan": Plan(changes), "scheduler": view, "notes": notes}
+
+
+def _reasons_to_stay(row, holds, owner):
+    """[(owner, text)] of everything but `owner` that keeps the node out of work according to the registry."""
+    found = [(hold["owner"], hold["reason"]) for hold in holds if hold["owner"] != owner]
+    if row.get("maintenance"):
+        found.append(("maintenance", row.get("maintenance_reason") or "maintenance"))
+    return found
+
+
+def resume(registry, scheduler, node, owner, actor, *, automation=True, lease="slurm", check=False):
+    """Undo the drain and the hold of `owner`; returns {plan, scheduler, in_service, kept_by, notes}.
+
+    Nobody else's hold or drain is touched: while there is one the node stays drained (the drain's reason is handed over to the one who still wants it)
+    and `kept_by` says who. A person's hold is never released by automation.
+    """
+    check_owner(owner)
+    row, holds = registry.node(node), registry.holds(node)
+    own = _hold_of(holds, owner)
+    if own and not own["automation"] and automation:
+        raise Refused(
+            "a person placed this hold; automation does not release it",
+            host=node,
+            thing=f"hold {owner}",
+            seen=own["reason"],
+            next_step=f"ask {own.get('actor') or owner}, or release it as a person (option automation: false)",
+            code="human_hold",
+        )
+    view = _view(scheduler, node)
+    others = _reasons_to_stay(row, holds, owner)
+    ours = view["drained"] and view["drain_owner"] == owner
+    if scheduler and ours and not others:
+        if row["state"] not in IN_SCHEDULER_STATES:
+            raise Refused(
+                "a node in this state takes no work",
+                host=node,
+                thing="resume",
+                wanted=" or ".join(IN_SCHEDULER_STATES),
+                seen=row["state"],
+                next_step="bring it back through its stages (playbook why says which)",
+                code="state_takes_no_work",
+            )
+        if row.get("lease") != lease:
+            raise Refused(
+                "the node belongs to somebody else",
+                host=node,
+                thing="lease",
+                wanted=lease,
+                seen=row.get("lease") or "none",
+                next_step="run the enroll playbook, or move the node from its owner first",
+                code="lease_foreign",
+            )
+    changes, notes = [], []
+    if own:
+        changes.append(Change(f"hold {owner}", own["reason"], None))
+        if not check:
+            registry.release(node, owner, actor)
+    if ours and others:
+        heir, text = others[0]
+        changes += scheduler.drain(node, text, owner_word(heir), check=check, replaces=owner).changes
+    elif ours:
+        changes += scheduler.resume(node, owner, check=check).changes
+        if not check:
+            # Somebody may have placed a hold between our look at the registry and the write: his word counts.
+            late = _reasons_to_stay(registry.node(node), registry.holds(node), owner)
+            if late:
+                scheduler.drain(node, late[0][1], owner_word(late[0][0]))
+                others = late
+    if not check and changes:
+        view = _view(scheduler, node)
+    kept = [f"hold of {name} ({text})" for name, text in others]
+    if view["drained"] and view["drain_owner"] not in (owner, None) and not others:
+        kept.append(f"drained by {drained_by(view)}")
+    return {
+        "plan": Plan(changes),
+        "scheduler": view,
+        "in_service": not kept and (check or not view["drained"]),
+        "kept_by": kept,
+        "notes": notes,
+    }
+
+
+def burn_in_gate(registry, node):
+    """Whether the node's burn-in lets it into a scheduler: {passed, reason, attempt, time, simulated}. Reads only.
+
+    It must be the newest load test, passed, with its results on record, and nothing may have been written to the node since: a deployment or a
+    software attempt that began later means that another software was tested than the one that would be put to work.
+    """
+    attempts = registry.attempts(node)
+    tests = [attempt for attempt in attempts if attempt["stage"] == "burn_in"]
+
+    def no(reason, **more):
+        return {"passed": False, "reason": reason, "attempt": None, "time": None, "simulated": False, **more}
+
+    if not tests:
+        return no("no burn-in is on record")
+    last = tests[-1]
+    more = {"attempt": last["id"], "time": last["ended"]}
+    if last["outcome"] != PASS:
+        return no(f"the last burn-in (attempt {last['id']}) ended with {last['outcome'] or 'no outcome yet'}", **more)
+    later = [
+        attempt for attempt in attempts if attempt["id"] > last["id"] and attempt["stage"] in ("deploy", "software")
+    ]
+    if later:
+        return no(
+            f"stage {later[-1]['stage']} (attempt {later[-1]['id']}) wrote to the node after its burn-in (attempt {last['id']})",
+            **more,
+        )
+    items = registry.evidence(node, attempt=last["id"])
+    bad = [item for item in items if item["outcome"] not in (PASS, NOT_APPLICABLE)]
+    if bad:
+        return no(
+            f"burn-in attempt {last['id']}: {', '.join(item['check'] + ' ' + item['outcome'] for item in bad)}", **more
+        )
+    if not any(item["outcome"] == PASS for item in items):
+        return no(f"burn-in attempt {last['id']} has no results on record", **more)
+    return {"passed": True, "reason": "", **more, "simulated": any(item["simulated"] for item in items)}
+
+
+def require_burn_in(registry, node):
+    """The passed gate; Refused with the reason otherwise."""
+    gate = burn_in_gate(registry, node)
+    if not gate["passed"]:
+        raise Refused(
+            "the node may not take work",
+            host=node,
+            thing="burn-in",
+            wanted="the newest burn-in passed, on the software that is installed now",
+            seen=gate["reason"],
+            next_step="run the burn_in playbook for this node, then enroll again",
+            code="burn_in_missing",
+        )
+    return gate
+
+
+JOB_CHECK = "slurm_first_job"
+HARDWARE_CHECK = "slurm_hardware"
+
+
+def recorded(registry, node, check, attempt=None):
+    """The newest passed evidence item of a check (of one attempt), or None."""
+    found = [
+        item for item in registry.evidence(node, attempt=attempt) if item["check"] == check and item["outcome"] == PASS
+    ]
+    return found[-1] if found else None
+
+
+def first_job(
+    registry,
+    scheduler,
+    node,
+    attempt,
+    command,
+    actor,
+    *,
+    gres="",
+    expect="",
+    seconds=120.0,
+    simulated=False,
+    check=False,
+):
+    """Run one job on exactly this node and record what it printed; returns {plan, ran, output}. A job that is on record is not run again."""
+    present = recorded(registry, node, JOB_CHECK, attempt)
+    if present:
+        return {"plan": Plan(), "ran": False, "output": present["value"] or ""}
+    plan = Plan([Change("first job", None, " ".join(command))])
+    if check:
+        return {"plan": plan, "ran": False, "output": ""}
+    rc, out, err = scheduler.run_job(node, command, f"aicluster-enroll-{attempt}", gres=gres, seconds=seconds)
+    output = out.strip()
+    passed = rc == 0 and (not expect or expect in output)
+    said = output if rc == 0 else (err.strip().splitlines() or [f"exit status {rc}"])[-1]
+    item = {
+        "check": JOB_CHECK,
+        "outcome": PASS if passed else FAIL,
+        "value": said[:2000],
+        "limit": expect or None,
+        "rule": "exit status 0 and the expected text",
+        "source": "srun",
+        "simulated": simulated,
+        "detail": {"command": " ".join(command), "gres": gres, "exit_status": rc},
+    }
+    registry.record_evidence(node, attempt, [item], actor)
+    if not passed:
+        raise Refused(
+            "the first job did not do what it should",
+            host=node,
+            thing="first job",
+            wanted=f"exit status 0{', ' + expect if expect else ''}",
+            seen=f"exit status {rc}: {said[:300]}",
+            code="first_job_failed",
+            next_step=f"look at slurmd's log on {node} (journalctl -u slurmd) and run the same srun by hand; the node is drained again",
+        )
+    return {"plan": plan, "ran": True, "output": output}
+
+
+def node_entries(registry, names=None, *, lease="slurm", memory_percent=97):
+    """What the registry says should stand in slurm.conf: ([{name, line, gres}], [names that must not be there], [names without hardware on record]).
+
+    A node belongs to Slurm as long as it has Slurm's lease, also while it is drained, failed or under repair: taking the line away would end its jobs.
+    """
+    entries, remove, unknown = [], [], []
+    for row in registry.nodes(names=names):
+        if row["lease"] != lease:
+            # Between acceptance and enrolment another controller may just now give the node its lease: such a line is never ours to remove.
+            if row["state"] not in ("accepted", "enrolling", "enrolling_failed", "active"):
+                remove.append(row["name"])
+            continue
+        item = recorded(registry, row["name"], HARDWARE_CHECK)
+        if item is None:
+            unknown.append(row["name"])
+            continue
+        seen = item["detail"]
+        line, gres = node_lines(
+            row["name"],
+            row["provision_ip"] or row["ansible_host"] or row["name"],
+            seen,
+            seen["gpus"],
+            seen["gpu_type"],
+            memory_percent,
+        )
+        entries.append({"name": row["name"], "line": line, "gres": gres})
+    return entries, remove, unknown
+
+
+def wait_registered(scheduler, node, seconds, each=None):
+    """Wait until slurmd of the node has reported to the controller; Refused when Slurm finds less there than slurm.conf promises."""
+    limit = Deadline(
+        seconds,
+        f"slurmd of {node} known to the Slurm controller",
+        host=node,
+        next_step=f"journalctl -u slurmd on {node}; same munge key and time on both? TCP between node and controller open both ways?",
+    )
+
+    def probe():
+        view = scheduler.observe(node)
+        if not view["present"]:
+            raise NotFound(
+                "Slurm does not know this node",
+                host=node,
+                thing="slurm.conf",
+                next_step="run the enroll playbook again",
+            )
+        if view["invalid"]:
+            raise Refused(
+                "Slurm found less hardware than slurm.conf promises",
+                host=node,
+                thing="node registration",
+                seen=view["reason"] or view["state"],
+                next_step="compare `slurmd -C` on the node with its line in slurm.conf; enroll again to record the present hardware",
+                code="registration_invalid",
+            )
+        return view["registered"] and view["responding"] and view["base"] not in ("DOWN", "UNKNOWN"), view
+
+    return limit.wait(probe, scheduler.interval, lambda view: f"state {view['state']}", each)
