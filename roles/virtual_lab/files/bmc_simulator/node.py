@@ -176,7 +176,7 @@ class Node:
             for account in self.accounts.values():
                 account.change_required = True
 
-    def save(self) -> None:
+    def save(self, power: str | None = None) -> None:
         """Write the state file as a whole; only root may read it, it holds passwords."""
         self.changed_at = time.time()
         state = {
@@ -195,7 +195,7 @@ class Node:
             "firmware_pending": self.firmware_pending,
             "settings": self.settings,
             "media": self.media,
-            "power": "On" if self.driver.running else "Off",
+            "power": power or ("On" if self.driver.running else "Off"),
             "counters": dict(self.counters),
         }
         partial = self._state_file.with_suffix(".new")
@@ -250,7 +250,7 @@ class Node:
         """Take over what an earlier simulator left running; start a node that lab.json has powered on."""
         if await self.driver.attach():
             self.event("attached")
-        elif self.stored_power == "On" and not self._state_file.exists():
+        elif self.stored_power == "On" and (self.driver.resumes or not self._state_file.exists()):
             await self._power_on()
 
     def request_reset(self, kind: str) -> None:
@@ -569,5 +569,6 @@ class Node:
         for job in list(self._jobs):
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
+        running = self.driver.running
         await self.driver.close(keep)
-        self.save()
+        self.save("On" if keep and running else None)

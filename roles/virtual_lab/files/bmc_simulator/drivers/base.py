@@ -32,6 +32,8 @@ class Driver:
 
     # whether virtual media must be fetched into a file before they can be inserted
     media_files = True
+    # whether a machine that ran when its simulator ended is started again by the next one
+    resumes = False
 
     def __init__(self, node: Node, lab: dict[str, Any]):
         self.node, self.lab = node, lab

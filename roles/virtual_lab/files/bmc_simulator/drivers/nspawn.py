@@ -62,6 +62,7 @@ async def run(*command: str, check: bool = True) -> str:
 
 class NspawnDriver(Driver):
     media_files = False
+    resumes = True
 
     def __init__(self, node, lab):
         super().__init__(node, lab)
@@ -229,7 +230,9 @@ class NspawnDriver(Driver):
         ]
         command += ["-D", str(self.root), f"--machine={self.namespace}", f"--hostname={self.node.name}"]
         command += [f"--uuid={self.node.config['uuid']}", f"--network-namespace-path=/run/netns/{self.namespace}"]
-        return [*command, "--boot"]
+        # a control group of its own: containers that share one can end each other's services
+        keeper = pathlib.Path(__file__).resolve().parents[2] / "in_control_group"
+        return [str(keeper), f"aicluster-lab/{self.lab['name']}/{self.namespace}", *command, "--boot"]
 
     async def _keep(self) -> None:
         """A reboot inside ends nspawn with 133 (for a unit that restarts it): start it again, as a server would."""
@@ -278,7 +281,7 @@ class NspawnDriver(Driver):
         await self.node.machine_restarted()
 
     async def close(self, keep: bool) -> None:
-        # never kept: nobody else could take over its console and its restarts
+        # it cannot be taken over while it runs (console, restarts); with `keep` the next simulator starts it again
         await self.stop()
 
 
