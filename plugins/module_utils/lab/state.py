@@ -10,6 +10,7 @@ import shutil
 import string
 import subprocess
 
+from ..core.deadline import Deadline
 from ..core.errors import BaremetalError, InvalidInput, Refused
 from ..core.plan import Change, Plan
 from ..core.units import parse_size
@@ -228,6 +229,16 @@ def mounts_below(*paths):
     return sorted(found, key=len, reverse=True)
 
 
+def control_groups(name):
+    """Control groups that the lab's containers ran in, deepest first."""
+    found = []
+    for tree in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"):
+        top = os.path.join(tree, "aicluster-lab", name)
+        if os.path.isdir(top):
+            found += [path for path, _directories, _files in os.walk(top, topdown=False)]
+    return found
+
+
 def plan_removal(name, directory, run_directory):
     """What is there to be removed; Refused where a directory is not this lab's."""
     changes = []
@@ -235,6 +246,7 @@ def plan_removal(name, directory, run_directory):
         if owned(path, name):
             changes += [Change(point, "mounted", None) for point in mounts_below(path)]
             changes.append(Change(path, "directory", None))
+    changes += [Change(path, "control group", None) for path in control_groups(name)]
     return Plan(changes)
 
 
@@ -251,6 +263,22 @@ def _delete_marked(path):
     os.rmdir(path)
 
 
+def _remove_group(path):
+    """A group of which the last process has just ended is busy for a moment more."""
+    deadline = Deadline(5, f"control group {path} empty", next_step=f"see what is in it: cat {path}/cgroup.procs")
+
+    def probe():
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            return False, error
+        return True, None
+
+    deadline.wait(probe, interval=0.2)
+
+
 def apply_removal(todo):
     """Unmount, then delete; an empty parent directory (.../aicluster) goes too. The caller has ended the lab's processes."""
     for change in todo.changes:
@@ -263,6 +291,12 @@ def apply_removal(todo):
                     seen=done.stderr.strip(),
                     next_step=f"see who uses it: fuser -vm {change.thing}",
                 )
+    for change in todo.changes:
+        if change.before == "control group":
+            _remove_group(change.thing)
+            parent = os.path.dirname(change.thing)
+            if os.path.basename(parent) == "aicluster-lab" and not any(entry.is_dir() for entry in os.scandir(parent)):
+                os.rmdir(parent)
     for change in todo.changes:
         if change.before == "directory":
             left = mounts_below(change.thing)
