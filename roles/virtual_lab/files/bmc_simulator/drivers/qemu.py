@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 from .. import hardware
+from ..efivars import BOOT_TO_FIRMWARE_UI, set_variable
 from ..journal import now_text
 from ..qmp import Qmp, QmpError
 from ..resources import disk_bus
@@ -96,6 +97,16 @@ class QemuDriver(Driver):
         raise DriverError(
             f"{self.node.name}: no UEFI firmware found, looked for {FIRMWARE[0][0]}; install the package ovmf"
         )
+
+    def _ask_for_setup(self, variables: pathlib.Path) -> None:
+        """Tell the firmware, as an operating system would, to show its menu at the next boot."""
+        try:
+            wanted = BOOT_TO_FIRMWARE_UI.to_bytes(8, "little")
+            variables.write_bytes(set_variable(variables.read_bytes(), "OsIndications", wanted))
+        except ValueError as error:
+            raise DriverError(
+                f"{self.node.name}: {variables}: {error}; remove the file to begin with fresh ones"
+            ) from None
 
     def _mark(self, event: str, **detail: Any) -> None:
         """A line in the console log that shows where a boot begins, and its time and place in the side file."""
@@ -212,6 +223,8 @@ class QemuDriver(Driver):
         command = self.command(first)
         if firmware:
             code, variables = firmware
+            if first.target == "BiosSetup":
+                self._ask_for_setup(pathlib.Path(variables))
             command += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={code}"]
             command += ["-drive", f"if=pflash,format=raw,unit=1,file={escape(variables)}"]
         for stale in (self.socket, self.pid_file):
