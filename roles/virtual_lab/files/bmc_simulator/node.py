@@ -248,7 +248,13 @@ class Node:
 
     async def attach(self) -> None:
         """Take over what an earlier simulator left running; start a node that lab.json has powered on."""
-        if await self.driver.attach():
+        try:
+            attached = await self.driver.attach()
+        except DriverError as error:
+            # one machine that cannot be taken over must not keep the other BMCs from coming up
+            self.event("error", what="attach", detail=str(error))
+            return
+        if attached:
             self.event("attached")
         elif self.stored_power == "On" and (self.driver.resumes or not self._state_file.exists()):
             await self._power_on()

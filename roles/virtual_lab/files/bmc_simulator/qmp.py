@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -56,7 +57,11 @@ class Qmp:
     async def _deliver(self) -> None:
         # events run beside the reader, because what they cause may itself send commands
         while (event := await self._events.get()) is not None:
-            await self._on_event(event)
+            try:
+                await self._on_event(event)
+            except Exception:
+                # what one event causes may fail; the next ones, and the end, must still be heard of
+                logging.exception("the event %s could not be dealt with", event.get("event"))
         await self._on_end()
 
     async def __call__(self, command: str, timeout: float = 20.0, **arguments: Any) -> Any:

@@ -67,7 +67,11 @@ def node_config(number: int = 1, lab: str = "test", **changes: Any) -> dict[str,
         "memory_mib": 1024,
         "firmware": "uefi",
         "nics": [
-            {"slot": f"nic{index}", "mac": f"52:54:{number >> 8:02x}:77:{index:02x}:{number & 255:02x}", "bridge": bridge}
+            {
+                "slot": f"nic{index}",
+                "mac": f"52:54:{number >> 8:02x}:77:{index:02x}:{number & 255:02x}",
+                "bridge": bridge,
+            }
             for index, bridge in enumerate(("prov", "rail0", "rail1"))
         ],
         "disks": [

@@ -69,6 +69,7 @@ class QemuDriver(Driver):
         self._wanted_end = False
         self._reason: str | None = None
         self._watch: asyncio.Task | None = None
+        self._ordering = asyncio.Lock()
 
     @property
     def running(self) -> bool:
@@ -355,22 +356,34 @@ class QemuDriver(Driver):
     async def interrupt(self) -> None:
         await self._command("inject-nmi")
 
-    async def _command(self, command: str, **arguments: Any) -> None:
+    async def _command(self, command: str, **arguments: Any) -> Any:
         if not self._qmp:
-            return
+            return None
         try:
-            await self._qmp(command, **arguments)
+            return await self._qmp(command, **arguments)
         except QmpError as error:
             raise DriverError(f"{self.node.name}: {error}") from None
 
     async def set_boot(self, boot: Boot) -> None:
         order = self.order(boot)
-        # two devices may never hold the same index, so all of them step aside first
-        for shift in (100, 0):
-            for device, index in order.items():
-                await self._command(
-                    "qom-set", path=f"/machine/peripheral/{device}", property="bootindex", value=index + shift
-                )
+        async with self._ordering:
+            present = {device: await self._index(device) for device in order}
+            if present == order:
+                return
+            # Two devices may never hold the same index, so all of them step aside first: to numbers that none holds,
+            # also when an earlier change of the order was cut off half way.
+            aside = max([100, *present.values()])
+            for shift in (aside, 0):
+                for device, index in order.items():
+                    await self._index(device, index + shift)
+
+    async def _index(self, device: str, value: int | None = None) -> int:
+        """Read or write the boot index of a device."""
+        where = {"path": f"/machine/peripheral/{device}", "property": "bootindex"}
+        if value is None:
+            return int(await self._command("qom-get", **where) or 0)
+        await self._command("qom-set", **where, value=value)
+        return value
 
     async def set_media(self, path: pathlib.Path | None) -> None:
         if path is None:

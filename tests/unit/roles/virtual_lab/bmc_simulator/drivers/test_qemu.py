@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pathlib
@@ -11,8 +12,9 @@ import time
 
 import pytest
 
-from bmc_simulator.drivers.base import Boot
+from bmc_simulator.drivers.base import Boot, DriverError
 from bmc_simulator.node import Node
+from bmc_simulator.qmp import QmpError
 from bmc_simulator.schema import check_lab
 from bmc_simulator.testing import node_config, running
 
@@ -57,6 +59,36 @@ def test_boot_order(driver, target, order):
     assert sorted(index, key=index.get) == order and sorted(index.values()) == [1, 2, 3, 4, 5]
     text = " ".join(devices(driver.command(Boot(target))))
     assert all(f"id={device}," in text for device in order)
+
+
+class Machine:
+    """QEMU's rule for boot indices: no two devices may hold the same one. Cuts off after `left` writes."""
+
+    def __init__(self, order, left=1000):
+        self.order, self.left = dict(order), left
+
+    async def __call__(self, command, path, property, value=None):
+        device = path.rsplit("/", 1)[1]
+        if command == "qom-get":
+            return self.order[device]
+        if self.left == 0:
+            raise QmpError("gone")
+        self.left -= 1
+        if value in (index for other, index in self.order.items() if other != device):
+            raise QmpError(f"The bootindex {value} has already been used")
+        self.order[device] = value
+
+
+@pytest.mark.parametrize("cut", range(1, 10))
+def test_an_order_that_was_cut_off_half_way_can_be_set_again(driver, cut):
+    driver._qmp = machine = Machine(driver.order(Boot()), left=cut)
+    with pytest.raises(DriverError):
+        asyncio.run(driver.set_boot(Boot("Pxe")))
+    machine.left = 1000
+    asyncio.run(driver.set_boot(Boot("Cd")))
+    assert machine.order == driver.order(Boot("Cd"))
+    machine.left = 0
+    asyncio.run(driver.set_boot(Boot("Cd")))  # nothing to write
 
 
 def test_command_line(driver):
