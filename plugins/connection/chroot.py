@@ -66,23 +66,39 @@ class Connection(ConnectionBase):
             return self
         tree = self.get_option("remote_addr")
         if os.geteuid() != 0:
-            raise AnsibleConnectionFailure(f"{tree}: root is needed to work inside a tree; next: run the playbook as root")
+            raise AnsibleConnectionFailure(
+                f"{tree}: root is needed to work inside a tree; next: run the playbook as root"
+            )
         for directory in ("proc", "sys", "run", "usr"):
             if not os.path.isdir(os.path.join(tree, directory)):
-                raise AnsibleConnectionFailure(f"{tree}: is not an operating-system tree; wanted: a directory {directory} in it; next: build the tree first")
+                raise AnsibleConnectionFailure(
+                    f"{tree}: is not an operating-system tree; wanted: a directory {directory} in it; next: build the tree first"
+                )
         self._tree = os.path.realpath(tree)
         self._connected = True
         return self
 
     def _run(self, arguments, data=None, stdin=None):
-        command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--", "/bin/sh", "-euc", INSIDE, "chroot", self._tree, *arguments]
+        command = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--",
+            "/bin/sh",
+            "-euc",
+            INSIDE,
+            "chroot",
+            self._tree,
+            *arguments,
+        ]
         try:
             return subprocess.run(
                 [to_bytes(part) for part in command],
                 input=data,
                 stdin=stdin if data is None else None,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 check=False,
             )
         except OSError as error:
@@ -90,7 +106,11 @@ class Connection(ConnectionBase):
 
     def exec_command(self, cmd, in_data=None, sudoable=False):
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
-        done = self._run([self.get_option("executable"), "-c", cmd], data=in_data, stdin=None if in_data is not None else subprocess.DEVNULL)
+        done = self._run(
+            [self.get_option("executable"), "-c", cmd],
+            data=in_data,
+            stdin=None if in_data is not None else subprocess.DEVNULL,
+        )
         return done.returncode, done.stdout, done.stderr
 
     def put_file(self, in_path, out_path):

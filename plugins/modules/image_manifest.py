@@ -91,7 +91,10 @@ def present(params):
     if params["format"] == "disk":
         # Names of kernel releases sort as numbers: 6.1.0-57 is newer than 6.1.0-9.
         releases = os.listdir(os.path.join(params["tree"], "lib/modules"))
-        release = max(releases, key=lambda name: [int(part) if part.isdigit() else 0 for part in name.replace("-", ".").split(".")])
+        release = max(
+            releases,
+            key=lambda name: [int(part) if part.isdigit() else 0 for part in name.replace("-", ".").split(".")],
+        )
         for name in manifests.DISK_FILES:
             full = os.path.join(params["path"], name)
             described[name] = {"sha256": manifests.sha256_file(full), "size_bytes": os.path.getsize(full)}

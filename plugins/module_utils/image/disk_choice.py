@@ -21,7 +21,9 @@ def choose(disks, rule, image_bytes=0, host=None):
     wanted = "type {}, {} to {} bytes (0: no limit), serial {}".format(
         rule.get("type") or "any", rule.get("min_bytes") or 0, rule.get("max_bytes") or 0, rule.get("serial") or "any"
     )
-    seen = "; ".join(f"{disk['name']} {disk['size_bytes']} {disk['type']} {disk.get('serial') or '-'}" for disk in disks)
+    seen = "; ".join(
+        f"{disk['name']} {disk['size_bytes']} {disk['type']} {disk.get('serial') or '-'}" for disk in disks
+    )
     found = [disk for disk in disks if matches(disk, rule)]
     if not found:
         raise Refused(

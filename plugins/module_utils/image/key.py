@@ -57,6 +57,9 @@ def image_key(inputs, digests=None):
 
 def identifiers(key):
     """Fixed identifiers of the image with this key: {disk_guid, esp_guid, root_guid, root_uuid, esp_id}."""
-    named = {name: str(uuid.uuid5(_NAMESPACE, f"{key}/{name}")) for name in ("disk_guid", "esp_guid", "root_guid", "root_uuid")}
+    named = {
+        name: str(uuid.uuid5(_NAMESPACE, f"{key}/{name}"))
+        for name in ("disk_guid", "esp_guid", "root_guid", "root_uuid")
+    }
     named["esp_id"] = uuid.uuid5(_NAMESPACE, f"{key}/esp_id").hex[:8]
     return named

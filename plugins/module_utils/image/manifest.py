@@ -25,10 +25,25 @@ def sha256_file(path):
             digest.update(chunk)
 
 
-def build(name, key, image_format, created, source, status_text, release=None, root_uuid=None, files=None, size_bytes=None, sha256=None, cmdline=None):
+def build(
+    name,
+    key,
+    image_format,
+    created,
+    source,
+    status_text,
+    release=None,
+    root_uuid=None,
+    files=None,
+    size_bytes=None,
+    sha256=None,
+    cmdline=None,
+):
     """The manifest as a dict. `files`: {file name: {sha256, size_bytes}} of what is served; a directory has no root_uuid, kernel or disk."""
     if image_format not in FORMATS:
-        raise InvalidInput("is not a format of images", thing=f"image {name}", wanted=" | ".join(FORMATS), seen=repr(image_format))
+        raise InvalidInput(
+            "is not a format of images", thing=f"image {name}", wanted=" | ".join(FORMATS), seen=repr(image_format)
+        )
     packages = installed_packages(status_text)
     if not packages:
         raise InvalidInput(

@@ -31,7 +31,13 @@ for _name, _path in (
     sys.modules[_name] = _module
 from ansible_collections.aicluster.baremetal.plugins.module_utils.netboot import ipxe, seed, spec  # noqa: E402
 
-MAC, SERVER, NODE, SERIAL, SESSION = "52:54:00:78:00:01", "10.77.9.1", "10.77.9.11", "LAB-RAMDISK-0001", "session-of-this-test"
+MAC, SERVER, NODE, SERIAL, SESSION = (
+    "52:54:00:78:00:01",
+    "10.77.9.1",
+    "10.77.9.11",
+    "LAB-RAMDISK-0001",
+    "session-of-this-test",
+)
 API, IMAGES = f"http://{SERVER}:8000", f"http://{SERVER}:8080/images"
 
 
@@ -46,7 +52,7 @@ class Bench:
     def mark(self, step, detail=""):
         self.events.append((time.monotonic() - self.began if self.began else 0.0, step, detail))
         # The second figure is the machine's own processor time: it tells what a step costs even where other work runs beside it.
-        print("%7.1f %7.1f  %-12s %s" % (self.events[-1][0], self.processor_seconds(), step, detail), flush=True)
+        print(f"{self.events[-1][0]:7.1f} {self.processor_seconds():7.1f}  {step:<12} {detail}", flush=True)
 
     def processor_seconds(self):
         try:
@@ -63,7 +69,12 @@ class Bench:
 
     def prepare(self):
         case, manifest = self.options.case, json.loads((self.options.image / "manifest.json").read_text())
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.dir / "id"], check=True, input=b"y\n", stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.dir / "id"],
+            check=True,
+            input=b"y\n",
+            stdout=subprocess.DEVNULL,
+        )
         image = spec.image_from_manifest(manifest, manifest["name"])
         if case == "checksum":
             image["sha256"] = "0" * 64
@@ -74,7 +85,9 @@ class Bench:
             [seed.interface("eth0", MAC, NODE + "/24")],
             {"write_files": [{"path": "/run/from-the-seed", "content": "applied\n"}]},
         )
-        rule = spec.disk_rule(self.options.disk if self.options.disk == "nvme" else "any", "1 MiB" if case == "small" else "2 GiB")
+        rule = spec.disk_rule(
+            self.options.disk if self.options.disk == "nvme" else "any", "1 MiB" if case == "small" else "2 GiB"
+        )
         serial = "ANOTHER-SERIAL" if case == "foreign" else SERIAL
         self.answer = spec.for_ramdisk(
             spec.build("gpu01", serial, "attempt-1", image, rule, files), IMAGES, API, seed.sha256(seed.archive(files))
@@ -103,7 +116,15 @@ class Bench:
             "ip link set tap0 master br0 up",
         ):
             subprocess.run(command.split(), check=True)
-        self.start("dnsmasq", "dnsmasq", "-k", "-C", str(self.dir / "dnsmasq.conf"), "--pid-file=", f"--dhcp-leasefile={self.dir}/leases")
+        self.start(
+            "dnsmasq",
+            "dnsmasq",
+            "-k",
+            "-C",
+            str(self.dir / "dnsmasq.conf"),
+            "--pid-file=",
+            f"--dhcp-leasefile={self.dir}/leases",
+        )
         self.start("nginx", "nginx", "-c", str(self.dir / "nginx.conf"))
         bench = self
 
@@ -122,7 +143,11 @@ class Bench:
                 if path == "/boot.ipxe":
                     bench.mark("loader", "second time: local disk" if bench.served else "")
                     url = f"{IMAGES}/{bench.answer['image']['name']}"
-                    text = ipxe.local_disk() if bench.served else ipxe.deploy("gpu01", "attempt-1", url, API, SESSION, MAC, bench.options.arguments)
+                    text = (
+                        ipxe.local_disk()
+                        if bench.served
+                        else ipxe.deploy("gpu01", "attempt-1", url, API, SESSION, MAC, bench.options.arguments)
+                    )
                     bench.served = True
                     return self.reply(200, text.encode())
                 if self.headers.get("X-Boot-Session") != SESSION:
@@ -148,9 +173,10 @@ class Bench:
     def power_on(self):
         options, work = self.options, self.dir
         shutil.copy("/usr/share/OVMF/OVMF_VARS_4M.fd", work / "vars.fd")
-        device = {"nvme": "nvme,id=disk%d,drive=d%d,serial=DISK%d", "virtio": "virtio-blk-pci,id=disk%d,drive=d%d,serial=DISK%d"}.get(
-            options.disk, "scsi-hd,id=disk%d,drive=d%d,serial=DISK%d,rotation_rate=1"
-        )
+        device = {
+            "nvme": "nvme,id=disk%d,drive=d%d,serial=DISK%d",
+            "virtio": "virtio-blk-pci,id=disk%d,drive=d%d,serial=DISK%d",
+        }.get(options.disk, "scsi-hd,id=disk%d,drive=d%d,serial=DISK%d,rotation_rate=1")
         command = [
             "qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", options.cpu, "-smp", str(options.cpus), "-m", str(options.memory),
             "-display", "none", "-vga", "none", "-nodefaults", "-smbios", f"type=1,manufacturer=Lab,product=VirtualServer,serial={SERIAL}",
@@ -166,7 +192,10 @@ class Bench:
             disk.unlink(missing_ok=True)
             with disk.open("wb") as handle:
                 handle.truncate((256 << 20) if options.case == "small" else (8 << 30))
-            command += ["-drive", f"if=none,id=d{number},file={disk},format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap"]
+            command += [
+                "-drive",
+                f"if=none,id=d{number},file={disk},format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap",
+            ]
             command += ["-device", (device % (number, number, number)) + f",bootindex={number + 2}"]
         (work / "console.log").write_bytes(b"")
         self.began = time.monotonic()
@@ -211,7 +240,10 @@ class Bench:
             "Linux version": "kernel", "Run /init": "init", "aicluster-deploy": "ramdisk log", "Command line": "command line",
             "systemd[1]": "systemd", "login:": "getty", "Loading, please wait": "initramfs", "cloud-init": "cloud-init",
         }  # fmt: skip
-        with (self.dir / "console.log").open(errors="replace") as console, (self.dir / "console.times").open("w") as times:
+        with (
+            (self.dir / "console.log").open(errors="replace") as console,
+            (self.dir / "console.times").open("w") as times,
+        ):
             while self.qemu.poll() is None:
                 line = console.readline()
                 if not line:
@@ -235,7 +267,9 @@ class Bench:
         while not self.done.wait(1) and time.monotonic() < limit and self.qemu.poll() is None:
             pass
         if not self.done.is_set():
-            raise SystemExit(f"no done or failed event within {self.options.limit} s or before power off; last: {self.events[-1]}; console: {self.dir}/console.log")
+            raise SystemExit(
+                f"no done or failed event within {self.options.limit} s or before power off; last: {self.events[-1]}; console: {self.dir}/console.log"
+            )
         if self.options.case != "ok":
             reason = [detail for _time, step, detail in self.events if step == "failed"]
             try:
@@ -258,9 +292,11 @@ class Bench:
         self.mark("ssh")
         if self.options.verbose or self.options.check:
             result = self.ssh(
-                "cloud-init status --wait --long; hostname; cat /run/from-the-seed; ip -br addr; cat /etc/machine-id; df -m / | tail -1; systemd-analyze; systemctl is-system-running --wait;"
-                " systemctl --failed --no-legend; systemd-analyze critical-chain ssh.service --no-pager; systemd-analyze blame --no-pager | head -30; efibootmgr; free -m; cat /proc/cmdline; cat /run/cloud-init/result.json;"
-                " systemd-analyze dump > /dev/null; ls /etc/ssh /etc/systemd/network; journalctl -b -p warning --no-pager | tail -20",
+                "cloud-init status --wait --long; hostname; cat /run/from-the-seed; ip -br addr; cat /etc/machine-id; df -m / | tail -1;"
+                " systemctl is-system-running --wait; systemctl --failed --no-legend; systemd-analyze;"
+                " systemd-analyze critical-chain ssh.service --no-pager; systemd-analyze blame --no-pager | head -30;"
+                " efibootmgr; free -m; cat /proc/cmdline /run/cloud-init/result.json; ls /etc/ssh /etc/systemd/network;"
+                " journalctl -b -p warning --no-pager | tail -20",
                 240,
             )
             print(result.stdout, result.stderr)
@@ -297,7 +333,9 @@ def main():
     if os.environ.get("DEPLOY_RAMDISK_INSIDE") != "1":
         # A namespace without a name lives as long as its last process: nothing is left to remove.
         environment = {**os.environ, "DEPLOY_RAMDISK_INSIDE": "1"}
-        return subprocess.run(["unshare", "--net", "--", sys.executable, *sys.argv], env=environment, check=False).returncode
+        return subprocess.run(
+            ["unshare", "--net", "--", sys.executable, *sys.argv], env=environment, check=False
+        ).returncode
     bench = Bench(options)
     try:
         bench.prepare()
