@@ -68,11 +68,9 @@ class Qmp:
         if self._writer is None or self._writer.is_closing():
             raise QmpError("QEMU is gone")
         self._number += 1
-        future = asyncio.get_running_loop().create_future()
-        self._waiting[self._number] = future
-        self._writer.write(
-            json.dumps({"execute": command, "arguments": arguments, "id": self._number}).encode() + b"\n"
-        )
+        number, future = self._number, asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self._writer.write(json.dumps({"execute": command, "arguments": arguments, "id": number}).encode() + b"\n")
         try:
             await self._writer.drain()
             message = await asyncio.wait_for(future, timeout)
@@ -81,7 +79,8 @@ class Qmp:
         except TimeoutError:
             raise QmpError(f"QEMU did not answer {command} in {timeout:g} s") from None
         finally:
-            self._waiting.pop(self._number, None)
+            # by its own number: other commands may have been sent meanwhile
+            self._waiting.pop(number, None)
         if "error" in message:
             raise QmpError(f"{command}: {message['error'].get('desc')}")
         return message["return"]
