@@ -9,9 +9,12 @@ def burn_in_outcome(results):
     """{outcome, reason, simulated} over several results of node_check: a fault in any of them fails the node, an untested one keeps it from passing."""
     words = [str(result.get("outcome") or outcomes.COULD_NOT_TEST) for result in results]
     outcome = outcomes.combine(words)
-    reasons = [
-        str(result["reason"]) for result, word in zip(results, words) if word == outcome and result.get("reason")
-    ]
+    reasons = []
+    for result, word in zip(results, words):
+        # a node without node-check says in `different` what is missing
+        said = result.get("reason") or "; ".join(str(line) for line in result.get("different") or [])
+        if word == outcome and said and str(said) not in reasons:
+            reasons.append(str(said))
     return {
         "outcome": outcomes.COULD_NOT_TEST if outcome == outcomes.NOT_APPLICABLE else outcome,
         "reason": " | ".join(reasons) if outcome != outcomes.PASS else "",

@@ -20,6 +20,7 @@ def result(outcome, reason=None, simulated=False):
         ([result("fail", "a"), result("fail", "b")], "fail", "a | b"),
         ([result("pass"), result("could_not_test", "b")], "could_not_test", "b"),
         ([result("not_applicable", "c")], "could_not_test", "c"),
+        ([{"outcome": "could_not_test", "different": ["not installed"]}] * 2, "could_not_test", "not installed"),
         ([{}], "could_not_test", ""),
         ([], "could_not_test", ""),
     ],
