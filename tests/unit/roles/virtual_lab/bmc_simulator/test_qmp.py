@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+
 from bmc_simulator.qmp import Qmp, QmpError
 
 
