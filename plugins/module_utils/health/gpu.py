@@ -21,6 +21,7 @@ def _each(check, gpus, judge, **parts):
     """One item over all GPUs. `judge(gpu)` returns (value or None, sentence or None): a sentence is a fault, a value None is "the tool does not say".
 
     One GPU that cannot be judged makes the whole item could_not_test, unless another one is faulty: a fault is a fault."""
+    reduce = parts.pop("reduce", max)
     faults, unknown, values = [], [], []
     for gpu in gpus:
         value, sentence = judge(gpu)
@@ -31,14 +32,16 @@ def _each(check, gpus, judge, **parts):
         if value is not None:
             values.append(value)
     numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
-    value = parts.pop("reduce", max)(numbers) if numbers else None
+    value = reduce(numbers) if numbers else None
     if faults:
         return failed(check, value=value, detail=_sentences(faults), faults=faults, **parts)
     if not gpus:
         return could_not_test(check, "no GPU is listed", **parts)
     if unknown:
         names = ", ".join(str(gpu.index) for gpu in unknown)
-        return could_not_test(check, f"not reported for GPU {names}", value=value, **parts)
+        return could_not_test(
+            check, f"GPU {names}: not reported, or nothing is known about the model", value=value, **parts
+        )
     return passed(check, value=value, detail=f"{len(values)} GPUs", **parts)
 
 
