@@ -78,6 +78,7 @@ class ActionModule(RegistryAction):
                 "dnsmasq_log": dnsmasq_log,
                 "nginx_log": access_log,
                 "state_dir": f"{p['directory']}/state",
+                "interface": p["interface"],
             },
             "bundle": self._bundle(),
         }

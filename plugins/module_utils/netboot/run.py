@@ -9,6 +9,7 @@ import sys
 import time
 
 from ..core.errors import BaremetalError, Unreachable, Unsupported
+from . import advertise
 from . import settings as settings_file
 from .service import create_app
 from .watcher import Watcher
@@ -65,12 +66,15 @@ def main(open_registry, argv=None):
         print(f"boot-service: cannot listen on {settings.listen}:{settings.port}: {error.strerror}", file=sys.stderr)
         return 2
     watcher.start()
+    advertiser = settings.interface and advertise.start(settings.interface, watcher.is_deploying)
     _log.info("listening on %s:%s, %r", settings.listen, settings.port, settings)
     try:
         server.run()
     except SystemExit:
         pass
     finally:
+        if advertiser:
+            advertiser.stop()
         watcher.stop()
         server.close()
     return 0

@@ -101,7 +101,8 @@ def render(hostname, instance_id, public_keys, interfaces, user_data=None):
         raise _bad("two interfaces have the same MAC", macs, "one entry a MAC")
     return {
         # "local": cloud-init applies everything before the network starts, so that SSH does not wait for a second stage.
-        "meta-data": json.dumps({"instance-id": instance_id, "local-hostname": hostname, "dsmode": "local"}, indent=1) + "\n",
+        "meta-data": json.dumps({"instance-id": instance_id, "local-hostname": hostname, "dsmode": "local"}, indent=1)
+        + "\n",
         "user-data": "#cloud-config\n" + json.dumps(config, indent=1) + "\n",
         "network-config": json.dumps({"version": 2, "ethernets": dict(interfaces)}, indent=1) + "\n",
     }

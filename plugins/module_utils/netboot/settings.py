@@ -36,6 +36,7 @@ class Settings:
     dnsmasq_log: str | None = None
     nginx_log: str | None = None
     state_dir: str | None = None
+    interface: str | None = None
     poll_s: float = 1.0
 
     def __repr__(self):

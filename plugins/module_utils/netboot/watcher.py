@@ -99,6 +99,10 @@ class Watcher:
                 _log.exception("watcher: this round failed, the next one tries again")
             self._stop.wait(max(0.05, self._settings.poll_s - (time.monotonic() - started)))
 
+    def is_deploying(self, mac):
+        """Is this the provisioning MAC of a node that is being deployed, as of the last round?"""
+        return mac is not None and self._find(mac=mac) is not None
+
     def round(self):
         self._nodes = list(self._registry.nodes(state="deploying"))
         self.keep_reservations()
