@@ -132,10 +132,11 @@ def test_a_session_is_deleted_on_every_way_out(bmc, there):
 
 def test_session_is_deleted_on_sigterm(bmc, there):
     """SIGTERM in the middle of a wait: the process ends, the session does not stay."""
+    unit = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
     code = textwrap.dedent(
         f"""
         import sys, time
-        sys.path[:0] = {sys.path!r}
+        sys.path[:0] = {[unit, *sys.path]!r}
         import conftest
         from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect
         from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
@@ -146,10 +147,7 @@ def test_session_is_deleted_on_sigterm(bmc, there):
             time.sleep(30)
         """
     )
-    unit = os.path.join(os.path.dirname(__file__), "..", "..", "..")
-    child = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": unit}
-    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout.readline().strip() == "in"
         assert open_sessions(bmc) == 1
