@@ -60,7 +60,10 @@ def summarise(items):
             )
         return outcomes.FAIL, " | ".join(sentences)
     if untested or not items:
-        words = "; ".join(f"{found['check']}: {found['detail']}" for found in untested)
+        causes = {}  # one missing tool stops many checks: say it once
+        for found in untested:
+            causes.setdefault(found["detail"], []).append(found["check"])
+        words = "; ".join(f"{', '.join(checks)}: {detail}" for detail, checks in causes.items())
         return outcomes.COULD_NOT_TEST, f"could not test {words}" if words else "nothing was tested"
     if not any(found["outcome"] == outcomes.PASS for found in items):
         return outcomes.NOT_APPLICABLE, "no check applied to this node"

@@ -45,12 +45,12 @@ def check_gpus(plan, system, kernel_text, seen):
             not_applicable(name, words, rule=f"{name.replace('_', '-')}/1", source=source, simulated=simulated)
             for name in names
         ]
-    report, problem = None, ran.brief()
+    report, problem = None, ran.problem or f"nvidia-smi: {ran.brief()}"
     if ran.rc == 0:
         try:
             report = nvidia_smi.read_xml(ran.out)
         except Unreadable as error:
-            problem = str(error)
+            problem = f"nvidia-smi: {error}"
     results = []
     events = list(kernel_log.find_events(kernel_log.read_lines(kernel_text))) if kernel_text is not None else []
     log_simulated = False
@@ -61,9 +61,7 @@ def check_gpus(plan, system, kernel_text, seen):
             events += kernel_log.find_events(kernel_log.read_lines(text))
     if report is None:
         results += [
-            could_not_test(
-                name, f"nvidia-smi: {problem}", rule=f"{name.replace('_', '-')}/1", source=gpu.SMI, simulated=simulated
-            )
+            could_not_test(name, problem, rule=f"{name.replace('_', '-')}/1", source=gpu.SMI, simulated=simulated)
             for name in names
             if name not in ("gpu_xid", "gpu_diag")
         ]

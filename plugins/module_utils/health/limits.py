@@ -39,7 +39,7 @@ LIMITS = {
         0.1, "s", "log and event times of different nodes must be comparable; NTP in one site stays far below"
     ),
     "clock_controller_offset_s": Limit(
-        10, "s", "coarse: includes the time to start the check on the node; certificates and Kerberos allow minutes"
+        60, "s", "coarse: the time to connect and to start the check is in it; Kerberos allows five minutes"
     ),
     "disk_write_floor": Limit(5e6, "bytes/s", "project floor: a disk slower than this cannot hold an operating system"),
     "disk_read_floor": Limit(5e6, "bytes/s", "project floor: a disk slower than this cannot hold an operating system"),

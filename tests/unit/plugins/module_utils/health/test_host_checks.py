@@ -205,8 +205,8 @@ TRACKING = "0A4D0101,10.77.1.1,3,1.1,{},0.000001,0.00002,1.2,0.0,0.1,0.0002,0.00
             0,
             ["fail", "pass"],
         ),
-        (["a"], Ran(1, "506 Cannot talk to daemon", "", "", 0), -60, ["fail", "fail"]),
-        ([], None, 60, ["not_applicable", "could_not_test"]),
+        (["a"], Ran(1, "506 Cannot talk to daemon", "", "", 0), -90, ["fail", "fail"]),
+        ([], None, 90, ["not_applicable", "could_not_test"]),
         (["a"], Ran(None, "", "", "chronyc: not installed", 0), 0, ["could_not_test", "pass"]),
     ],
 )

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import InvalidInput
@@ -100,6 +102,8 @@ def test_gating(found, checks, wanted):
 def test_reason_starts_with_the_cause():
     _outcome, reason = summarise(items(kernel_log="fail", gpu_count="fail"))
     assert reason == "broken; rule r/1"
+    untested = [could_not_test(name, "tool: not installed") for name in ("gpu_ecc", "gpu_thermal")]
+    assert summarise(untested)[1] == "could not test gpu_ecc, gpu_thermal: tool: not installed"
     found = [
         failed("gpu_diag", faults=[("GPU 1", "b")], rule="d/1", detail="x"),
         failed("gpu_ecc", faults=[("GPU 1", "a")], rule="e/1", detail="y", simulated=True),
@@ -112,3 +116,10 @@ def test_what_does_not_gate_says_what_was_found():
     assert item["outcome"] == "not_applicable" and item["detail"] == "advisory in this plan; fail: broken"
     (item,) = settle(items(hardware_cpus="could_not_test"), read_plan({"schema": 1}))
     assert item["detail"] == "optional in this plan; could not test: why"
+
+
+def test_documentation_has_every_check_and_limit():
+    text = (pathlib.Path(__file__).resolve().parents[5] / "docs" / "burn_in.md").read_text(encoding="utf-8")
+    for name, limit in limits.LIMITS.items():
+        assert f"| `{name}` | {limit.default:g} | {limit.unit} | {limit.source} |" in text
+    assert [name for name in CHECKS if f"`{name}`" not in text] == []
