@@ -328,6 +328,8 @@ def wait_registered(scheduler, node, seconds, each=None):
                 next_step="compare `slurmd -C` on the node with its line in slurm.conf; enroll again to record the present hardware",
                 code="registration_invalid",
             )
-        return view["registered"] and view["responding"] and view["base"] not in ("DOWN", "UNKNOWN"), view
+        # Our drain of a node that was down took the place of "Not responding", without which Slurm leaves it DOWN although it answers; resume ends that.
+        up = view["base"] not in ("DOWN", "UNKNOWN") or (view["base"] == "DOWN" and view["drained"])
+        return view["registered"] and view["responding"] and up, view
 
     return limit.wait(probe, scheduler.interval, lambda view: f"state {view['state']}", each)

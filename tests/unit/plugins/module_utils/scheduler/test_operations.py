@@ -335,6 +335,7 @@ def test_registration(active):
 
     base = {
         "present": True,
+        "drained": False,
         "invalid": False,
         "registered": False,
         "responding": False,
@@ -345,6 +346,9 @@ def test_registration(active):
     scheduler = Late()
     scheduler.views = [base, {**base, "registered": True, "responding": True, "base": "IDLE", "state": "IDLE+DRAIN"}]
     assert operations.wait_registered(scheduler, "gpu01", 5)["base"] == "IDLE"
+    down = {**base, "registered": True, "base": "DOWN", "state": "DOWN+DRAIN", "drained": True}
+    scheduler.views = [{**down, "responding": False}, {**down, "responding": True}]
+    assert operations.wait_registered(scheduler, "gpu01", 5)["responding"]
     scheduler.views = [{**base, "invalid": True, "reason": "Low RealMemory"}]
     with pytest.raises(Refused) as error:
         operations.wait_registered(scheduler, "gpu01", 5)
