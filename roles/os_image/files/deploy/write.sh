@@ -7,6 +7,7 @@ partition() { case $1 in *[0-9]) echo "${1}p$2" ;; *) echo "$1$2" ;; esac; }
 # checksum is that of the disk's content, and costs no time of its own on a machine with two processors. How far the download is, the
 # kernel tells (fdinfo). A broken transfer is tried once more from the start; a complete one with another checksum is not: the same
 # bytes would come again.
+ramdisk=${ramdisk:-} scratch=${scratch:-/tmp} # tests give others
 part_mib=16
 read_parts() {
   at=0
@@ -16,8 +17,8 @@ read_parts() {
     count=$((mib - at))
     [ "$count" -le "$part_mib" ] || count=$part_mib
     while [ "$position" -lt $(((at + count) * 1048576)) ]; do
-      if [ -s /tmp/transfer.rc ]; then
-        [ "$(cat /tmp/transfer.rc)" = 0 ] || return 1
+      if [ -s "$scratch"/transfer.rc ]; then
+        [ "$(cat "$scratch"/transfer.rc)" = 0 ] || return 1
         break
       fi
       for descriptor in /proc/"$1"/fd/*; do
@@ -25,7 +26,7 @@ read_parts() {
       done
       [ "$position" -ge $(((at + count) * 1048576)) ] || sleep 0.2
     done
-    dd if="$disk" bs=1M count="$count" skip="$at" 2> /tmp/dd.log || return 1
+    dd if="$disk" bs=1M count="$count" skip="$at" 2> "$scratch"/dd.log || return 1
     at=$((at + count))
   done
 }
@@ -38,26 +39,27 @@ on_processor() {
 }
 write_image() {
   [ $((IMAGE_SIZE % 1048576)) -eq 0 ] || fail "image size is not a multiple of 1 MiB; seen: $IMAGE_SIZE"
-  export disk IMAGE_SIZE
+  export disk IMAGE_SIZE ramdisk scratch
   for try in 1 2; do
-    rm -f /tmp/transfer.rc
-    on_processor 0 wget -q -O "$disk" "$IMAGE_URL" 2> /tmp/wget.log &
+    rm -f "$scratch"/transfer.rc
+    : > "$scratch"/dd.log
+    on_processor 0 wget -q -O "$disk" "$IMAGE_URL" 2> "$scratch"/wget.log &
     transfer=$!
-    on_processor 1 sh -c 'set -o pipefail; . /write.sh; read_parts "$1" | sha256sum > /tmp/sum' reader "$transfer" &
+    on_processor 1 sh -c 'set -o pipefail; . "$ramdisk/write.sh"; read_parts "$1" | sha256sum > "$scratch"/sum' reader "$transfer" &
     reader=$!
-    if wait "$transfer"; then echo 0 > /tmp/transfer.rc; else echo 1 > /tmp/transfer.rc; fi
+    if wait "$transfer"; then echo 0 > "$scratch"/transfer.rc; else echo 1 > "$scratch"/transfer.rc; fi
     wait "$reader"
     read_ok=$?
     sync
     blockdev --flushbufs "$disk" || read_ok=1
-    [ "$(cat /tmp/transfer.rc)" = 0 ] && [ "$read_ok" = 0 ] && break
-    say "transfer $try broke: $(tail -n 1 /tmp/wget.log) $(tail -n 1 /tmp/dd.log)"
+    [ "$(cat "$scratch"/transfer.rc)" = 0 ] && [ "$read_ok" = 0 ] && break
+    say "transfer $try broke: $(tail -n 1 "$scratch"/wget.log) $(tail -n 1 "$scratch"/dd.log)"
     sleep 2
   done
-  seen=$(cut -d' ' -f1 /tmp/sum)
-  if [ "$(cat /tmp/transfer.rc)" != 0 ] || [ "$read_ok" != 0 ]; then
+  seen=$(cut -d' ' -f1 "$scratch"/sum)
+  if [ "$(cat "$scratch"/transfer.rc)" != 0 ] || [ "$read_ok" != 0 ]; then
     spoil
-    fail "the image could not be written to $disk: $(tail -n 1 /tmp/wget.log) $(tail -n 1 /tmp/dd.log)"
+    fail "the image could not be written to $disk: $(tail -n 1 "$scratch"/wget.log) $(tail -n 1 "$scratch"/dd.log)"
   fi
   if [ "$seen" != "$IMAGE_SHA256" ]; then
     spoil
