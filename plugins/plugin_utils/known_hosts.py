@@ -18,10 +18,13 @@ def path_for(url, setting=None):
 
 
 def ssh_arguments(path):
-    """Options for ssh: only keys of this file count, and an unknown key is refused, never learned."""
+    """Options for ssh: only keys of this file count, and an unknown key is refused, never learned.
+
+    A host that vanishes is noticed after a minute: behind a kept connection, ssh itself would wait for ever.
+    """
     return (
         f'-o UserKnownHostsFile="{path}" -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes '
-        "-o UpdateHostKeys=no -o CheckHostIP=no"
+        "-o UpdateHostKeys=no -o CheckHostIP=no -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
     )
 
 

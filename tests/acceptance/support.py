@@ -218,7 +218,7 @@ class Lab:
         """Run a command on a node with the lab's key and the host key pinned in the registry."""
         row = self.node(node)
         known = self.state / "acceptance-known-hosts"
-        known.write_text(f"{row['provision_ip']} {row['ssh_host_key']}\n", encoding="utf-8")
+        known.write_text(f"{row['provision_ip']} {row['host_key']}\n", encoding="utf-8")
         return execute(
             [
                 "ip",
