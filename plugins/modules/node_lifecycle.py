@@ -54,7 +54,9 @@ options:
     type: bool
     default: false
   stale_after:
-    description: Seconds without a heartbeat after which a controller on another machine counts as dead. By default what the stage says, see C(docs/lifecycle.md).
+    description:
+      - Seconds without a heartbeat after which a controller on another machine counts as dead.
+      - By default what the stage says, see C(docs/lifecycle.md).
     type: float
   step:
     description: The step to record.

@@ -9,7 +9,9 @@ def test_eight_gpus_are_listed(host):
 
 
 def test_query_form(host):
-    lines = host.check_output("nvidia-smi --query-gpu=index,ecc.errors.uncorrected.volatile.total --format=csv,noheader").splitlines()
+    lines = host.check_output(
+        "nvidia-smi --query-gpu=index,ecc.errors.uncorrected.volatile.total --format=csv,noheader"
+    ).splitlines()
     errors = {line.split(",")[0].strip(): line.split(",")[1].strip() for line in lines}
     assert errors.pop("3") not in ("0", "[N/A]"), "the seeded fault does not show"
     assert set(errors.values()) == {"0"}

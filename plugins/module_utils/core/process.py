@@ -112,7 +112,9 @@ def arm_forks():
         controller = _stat(pid)
         if os.getppid() == pid:
             die_with_parent(pid)
-        elif controller is None or controller[2] in "ZX":  # it died before this line; killed, it stays a zombie until its own parent looks
+        elif (
+            controller is None or controller[2] in "ZX"
+        ):  # it died before this line; killed, it stays a zombie until its own parent looks
             os.kill(os.getpid(), signal.SIGKILL)
 
     os.register_at_fork(after_in_child=in_child)

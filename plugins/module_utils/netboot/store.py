@@ -50,7 +50,8 @@ def _from_directory(store, name):
 def _from_server(url, name, timeout):
     address = f"{url.rstrip('/')}/{name}/manifest.json"
     try:
-        with urllib.request.urlopen(address, timeout=timeout) as answer:
+        # the image server is a neighbour: no proxy of the controller's environment stands between
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address, timeout=timeout) as answer:
             manifest = json.loads(answer.read(_LIMIT))
     except urllib.error.HTTPError as error:
         raise NotFound(

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env python
 # Boots one blank virtual server from the network into an image's deploy ramdisk, against a stand-in for the boot service, until
 # SSH answers from the disk; prints when each step happened. Everything runs in a network namespace that it makes and removes.
 # usage (root): run.py IMAGE_DIRECTORY [--case ok|checksum|small|two|denied|foreign] [--cpus N] [--disk nvme|scsi|virtio] [--keep DIR] [--limit S]

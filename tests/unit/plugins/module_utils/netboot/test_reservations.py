@@ -74,7 +74,10 @@ def test_no_signal_goes_to_another_program(tmp_path):
 def network(tmp_path):
     """Two namespaces joined by a veth pair, dnsmasq in the first; yields (directory, pid file, ask)."""
     here, there = f"aict{os.getpid()}a", f"aict{os.getpid()}b"
-    run = lambda *argv: subprocess.run(argv, check=True, capture_output=True)  # noqa: E731
+
+    def run(*argv):
+        subprocess.run(argv, check=True, capture_output=True)
+
     server = None
     try:
         for name in (here, there):
