@@ -62,7 +62,7 @@ def _build(**more):
                     "started": T.format(0),
                     "ended": T.format(30),
                     "outcome": "pass",
-                    "step": "ssh",
+                    "last_step": "ssh",
                     "reason": None,
                 }
             ]
