@@ -14,10 +14,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NODES = {
-    "virtual_lab_nodes": [{"driver": "none"}, {"driver": "none"}],
-    "virtual_lab_node_defaults": {"protocols": ["redfish"]},
-}
+# No Slurm controller: it needs an image, and the full demo shows it.
+NODES = {"virtual_lab_nodes": [{"driver": "none"}, {"driver": "none"}], "virtual_lab_slurm_root": ""}
 
 pytestmark = [
     pytest.mark.root,
