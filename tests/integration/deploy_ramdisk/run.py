@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -337,6 +338,7 @@ def main():
             ["unshare", "--net", "--", sys.executable, *sys.argv], env=environment, check=False
         ).returncode
     bench = Bench(options)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that what was started is stopped
     try:
         bench.prepare()
         bench.power_on()
