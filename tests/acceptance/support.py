@@ -279,10 +279,10 @@ def execute(words, timeout=1800, **options):
         print(output)
         fails(f"no end within {timeout} s: {' '.join(map(str, words[:6]))} ...")
     run = Run(process.returncode, output, time.monotonic() - began)
-    run.recap = {
-        host: {"ok": int(ok), "changed": int(changed), "unreachable": int(unreachable), "failed": int(failed)}
-        for host, ok, changed, unreachable, failed in _RECAP.findall(output)
-    }
+    for host, *counts in _RECAP.findall(output):  # a host is in the recap of every playbook that it had a part in
+        row = run.recap.setdefault(host, {"ok": 0, "changed": 0, "unreachable": 0, "failed": 0})
+        for key, count in zip(row, counts):
+            row[key] += int(count)
     print(output, flush=True)
     return run
 

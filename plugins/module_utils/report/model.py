@@ -125,6 +125,7 @@ def checks(evidence):
             "check": item.get("check") or item.get("name") or "",
             "outcome": item["outcome"],
             "value": "" if item.get("value") is None else f"{_number(item['value'])} {item.get('unit') or ''}".strip(),
+            "number": isinstance(item.get("value"), (int, float)),
             "limit": "" if item.get("limit") is None else str(item["limit"]),
             "rule": item.get("rule") or "",
             "source": item.get("source") or "",
@@ -136,7 +137,12 @@ def checks(evidence):
         if item.get("outcome") in order
     ]
     rows.sort(key=lambda row: (order[row["outcome"]], row["check"]))
+    # What is in place is worth one line, not a page: kind:name is how the checks of installed files, packages and services are named.
+    plain = [row for row in rows if row["outcome"] == outcomes.PASS and ":" in row["check"]]
+    shown = [row for row in rows if row not in plain]
     return {
+        "shown": shown,
+        "in_place": plain,
         "rows": rows,
         "overall": outcomes.combine(r["outcome"] for r in rows) if rows else None,
         "simulated": any(r["simulated"] for r in rows),

@@ -64,3 +64,16 @@ def test_facts_in_one_line():
     }
     assert model.hardware(facts) == "2 x Xeon, 1.0 GiB memory, 8 x H100, 1 drive"
     assert model.hardware(None) == ""
+
+
+def test_what_is_in_place_is_kept_apart():
+    shown = model.checks(
+        [
+            {"check": "file:/etc/a", "outcome": "pass"},
+            {"check": "file:/etc/b", "outcome": "fail"},
+            {"check": "gpu_ecc", "outcome": "pass"},
+        ]
+    )
+    assert [row["check"] for row in shown["in_place"]] == ["file:/etc/a"]
+    assert [row["check"] for row in shown["shown"]] == ["file:/etc/b", "gpu_ecc"]
+    assert len(shown["rows"]) == 3
