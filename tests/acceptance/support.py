@@ -141,6 +141,9 @@ class Lab:
             "-i",
             str(inventories / "registry.aicluster.yml"),
             f"aicluster.baremetal.{playbook}",
+            # the lab's inventory names its registry and secret store as variables, which win over the environment
+            "-e",
+            json.dumps({"aicluster_registry": self.registry_url, "aicluster_secrets": str(self.secrets)}),
             *arguments,
         ]
 
