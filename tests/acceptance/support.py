@@ -193,7 +193,7 @@ class Lab:
 
     def states(self, url=None):
         with self.registry(url) as registry:
-            return {node["name"]: node["state"] for node in registry.nodes()}
+            return {node["name"]: node["state"] for node in registry.nodes() if node["state"] != "retired"}
 
     def control(self, op, **arguments):
         """Ask the BMC simulator through its control socket."""
