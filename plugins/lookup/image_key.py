@@ -74,12 +74,18 @@ PREFIX = "aicluster.baremetal."
 SHARED = ("core", "facts", "health")
 
 
+def _name(path):
+    """What a path is called in the key: where the collection is installed must make no difference."""
+    path = pathlib.Path(path).resolve()
+    return path.relative_to(COLLECTION) if path.is_relative_to(COLLECTION) else path
+
+
 class LookupModule(LookupBase):
     def run(self, terms, variables=None, **kwargs):
         self.set_options(var_options=variables, direct=kwargs)
         roles, paths = self.get_option("roles"), self.get_option("paths")
         try:
-            digests = {f"path {path}": tree_digest(path) for path in paths}
+            digests = {f"path {_name(path)}": tree_digest(path) for path in paths}
             for role in roles:
                 ours = role.startswith(PREFIX)
                 digests[f"role {role}"] = tree_digest(COLLECTION / "roles" / role[len(PREFIX) :] if ours else role)

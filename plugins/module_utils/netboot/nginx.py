@@ -63,8 +63,9 @@ def render(
         "  default_type application/octet-stream;\n"
         "  server {\n"
         f"    listen {shown}:{int(port)};\n"
-        "    location /images/ {\n"
-        f"      alias {paths['image_dir'].rstrip('/')}/;\n"
+        # Only the files of a netboot: an image store also holds whole system trees (directory images), which are nobody's to read here.
+        "    location ~ ^/images/(?<image>[^/.][^/]*)/(?<file>disk[.]raw|vmlinuz|deploy[.]img|manifest[.]json)$ {\n"
+        f"      alias {paths['image_dir'].rstrip('/')}/$image/$file;\n"
         "      limit_except GET { deny all; }\n"
         f"{allowed}"
         "      deny all;\n"

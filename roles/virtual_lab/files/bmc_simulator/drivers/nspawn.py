@@ -136,7 +136,7 @@ class NspawnDriver(Driver):
             directory.mkdir(exist_ok=True)
         self._personalise(upper / "etc")
         await self._keys(upper)
-        options = f"lowerdir={config['root']},upperdir={upper},workdir={work}"
+        options = f"lowerdir={os.path.realpath(config['root'])},upperdir={upper},workdir={work}"
         await run("mount", "-t", "overlay", "overlay", "-o", options, str(self.root))
 
     def _personalise(self, etc: pathlib.Path) -> None:
