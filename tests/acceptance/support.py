@@ -309,7 +309,7 @@ def fresh_lab(name, url=None, **settings):
     return lab
 
 
-SHARED = "accmain"
+SHARED = os.environ.get("AICLUSTER_ACCEPTANCE_LAB", "accmain")
 
 
 def deployed_lab(name=SHARED):
