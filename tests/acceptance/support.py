@@ -108,6 +108,7 @@ class Lab:
             AICLUSTER_LAB=self.name,
             AICLUSTER_REGISTRY=self.registry_url,
             AICLUSTER_SECRETS=str(self.secrets),
+            AICLUSTER_KNOWN_HOSTS=str(self.state / "known_hosts"),
             ANSIBLE_NOCOLOR="1",
             LC_ALL="C.UTF-8",
         )
