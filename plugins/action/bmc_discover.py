@@ -135,10 +135,11 @@ class ActionModule(BmcAction):
             return self.params["expected"]
         path = os.path.expanduser(path)
         try:
-            with open(path, encoding="utf-8", newline="") as handle:
+            with open(path, encoding="utf-8-sig", newline="") as handle:
                 if path.lower().endswith(".csv"):
-                    return [dict(row) for row in csv.DictReader(handle, skipinitialspace=True)]
-                rows = yaml.safe_load(handle)
+                    rows = [dict(row) for row in csv.DictReader(handle, skipinitialspace=True)]
+                else:
+                    rows = yaml.safe_load(handle)
         except OSError as error:
             raise errors.InvalidInput(
                 "the expected-servers list cannot be read",
@@ -156,5 +157,14 @@ class ActionModule(BmcAction):
                 thing=path,
                 wanted="a list of rows, each with a serial",
                 seen=type(rows).__name__,
+            )
+        if not rows:
+            # A file that was cut short must not read as "everything that is found is welcome".
+            raise errors.InvalidInput(
+                "the expected-servers list has no rows",
+                thing=path,
+                wanted="a row for each server",
+                seen="none",
+                next_step="correct the file, or leave discover_expected_file out",
             )
         return rows

@@ -85,6 +85,9 @@ class ActionModule(RegistryAction):
             retry_failed=self.params["retry_failed"],
             check=self.check_mode,
         )
+        # A node that is simply at another stage is no news; one that somebody or something keeps back is.
+        if not begin.selected and (not begin.reason.startswith("state ") or "ask for a retry" in begin.reason):
+            self._display.warning(f"{name} is not taken for stage {stage}: {begin.reason}")
         entry = {"name": name, **begin.as_dict()}
         if begin.changed and not begin.adopted:
             entry["diff"] = self._state_diff(name, None, transitions.STAGES[stage]["working"])

@@ -584,6 +584,12 @@ def account(
         plan = plan_account(username, have, state, password, role, enabled, update_password, right)
         after = account_after(before, plan, username)
         result = Result(plan.changed, plan, before, after, client.warnings, client.source)
+        if plan.changed and state == "absent" and username == endpoint.username:
+            raise Refused(
+                "is the account that this task logs in with: removing it would lock everybody out",
+                thing=f"account {username}",
+                next_step="log in with another account to remove it",
+            )
         if plan.changed and not check:
             if state == "absent":
                 _remove_account(client, have, item)

@@ -174,7 +174,11 @@ class Attempts:
         if state == f"{working}_failed":
             if retry_failed:
                 return "new", f"retry after {state}", None
-            return "refuse", f"state {state}: the last attempt failed; ask for a retry (retry_failed)", None
+            return (
+                "refuse",
+                f"state {state}: the last attempt failed; ask for a retry with {stage}_retry_failed=true",
+                None,
+            )
         return "refuse", f"state {state}; stage {stage} starts from {' or '.join(row_of_stage['start'])}", None
 
     def _current(self, connection, row, attempt, fencing):

@@ -119,7 +119,9 @@ class Why:
         stage = last["stage"] if last is not None else None
         step = transitions.NEXT_STEP.get(
             state,
-            f"remove the cause, then run the {stage} playbook with retry_failed" if stage else "see docs/lifecycle.md",
+            f"remove the cause, then run the {stage} playbook with {stage}_retry_failed=true"
+            if stage
+            else "see docs/lifecycle.md",
         )
         add(state, text + ".", row["state_since"], step)
 
