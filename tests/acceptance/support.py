@@ -291,23 +291,30 @@ def execute(words, timeout=1800, **options):
     return run
 
 
+@contextlib.contextmanager
 def fresh_lab(name, url=None, **settings):
-    """A new lab whose servers are discovered and still powered off, as make demo has it before its stages. `settings`: options of role virtual_lab."""
+    """A new lab for a `with` block: servers discovered and still powered off, as make demo has it before its stages; removed at the end, however it comes.
+
+    `settings`: options of role virtual_lab; `url`: from the lab to the URL of its registry.
+    """
     lab = Lab(name)
     lab.make("demo-down")
-    if url:
-        lab.registry_url = url(lab)
-    options = ["-e", json.dumps(settings)]
-    for playbook, inside in (
-        ("image", False),
-        ("lab", False),
-        ("registry", True),
-        ("boot_server", True),
-        ("discover", True),
-    ):
-        run = lab.play(playbook, *options, inside=inside)
-        check(run.status == 0, f"playbook {playbook} ended with {run.status}: {run.tail(8)}")
-    return lab
+    try:
+        if url:
+            lab.registry_url = url(lab)
+        options = ["-e", json.dumps(settings)]
+        for playbook, inside in (
+            ("image", False),
+            ("lab", False),
+            ("registry", True),
+            ("boot_server", True),
+            ("discover", True),
+        ):
+            run = lab.play(playbook, *options, inside=inside)
+            check(run.status == 0, f"playbook {playbook} ended with {run.status}: {run.tail(8)}")
+        yield lab
+    finally:
+        lab.make("demo-down")
 
 
 SHARED = os.environ.get("AICLUSTER_ACCEPTANCE_LAB", "accmain")
