@@ -14,9 +14,30 @@ IPMI_PASSWORD_BYTES = 20
 IPMI_USERNAME_BYTES = 16
 
 
+def check_seconds(name, value, host=None):
+    """A limit in seconds must be a number above zero: InvalidInput before anything is sent, not a wait that ends before it began."""
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = float("nan")
+    if not 0 < seconds < float("inf"):
+        raise InvalidInput(
+            "a limit in seconds must be a number above zero",
+            host=host,
+            thing=name,
+            wanted="more than 0",
+            seen=value,
+            next_step=f"leave {name} out for the usual limit",
+        )
+    return seconds
+
+
 @dataclass(frozen=True)
 class Endpoint:
-    """One BMC. `timeout` is the deadline in seconds of a whole operation; `connect_timeout` and `read_timeout` bound one exchange."""
+    """One BMC. `timeout` is the deadline in seconds of a whole operation; `connect_timeout` and `read_timeout` bound one exchange.
+
+    `transport` makes the carrier of the requests from the endpoint (None: connector.Connector); `fleet` gives one that is made for thousands of BMCs.
+    """
 
     address: str
     port: int = 0
@@ -33,6 +54,7 @@ class Endpoint:
     scheme: str = "https"
     name: str = None
     privilege: str = "administrator"
+    transport: object = field(default=None, repr=False, compare=False)
 
     def __post_init__(self):
         if not self.address:
@@ -58,8 +80,15 @@ class Endpoint:
                 wanted=", ".join(PROFILES),
                 seen=self.tls,
             )
+        for limit in ("timeout", "connect_timeout", "read_timeout"):
+            check_seconds(limit, getattr(self, limit), self.label)
+        port = self.port or DEFAULT_PORT[self.protocol]
+        if not str(port).isdigit() or not 0 < int(port) < 65536:
+            raise InvalidInput(
+                "there is no such port", host=self.label, thing="bmc_port", wanted="1 to 65535", seen=self.port
+            )
         fix = object.__setattr__  # frozen: only here, before anybody saw the object
-        fix(self, "port", int(self.port or DEFAULT_PORT[self.protocol]))
+        fix(self, "port", int(port))
         fix(self, "fingerprint", normal_fingerprint(self.fingerprint))
         if self.fingerprint and self.tls == "verify":
             fix(self, "tls", "pinned")

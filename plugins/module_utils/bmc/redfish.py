@@ -81,7 +81,7 @@ class RedfishClient:
         self.warnings = []
         self.sent = []  # (method, path, status) of every exchange, for tests and for the log of an operation
         self._redact = Redactor([endpoint.password])
-        self._connector = Connector(endpoint)
+        self._connector = (endpoint.transport or Connector)(endpoint)
         self._token = self._session_uri = None
         self._session_refused = False
         self._root = self._system = self._manager = None
