@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from dataclasses import dataclass, field
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -65,6 +66,11 @@ def point(main, sabotages=""):
     except PointFailed as failure:
         print(f"does not hold: {failure}")
         sys.exit(1)
+    except Exception as error:
+        # No verdict: a point that broke must not count as a sabotage that was noticed.
+        traceback.print_exc()
+        print(f"the point itself broke: {type(error).__name__}: {error}")
+        sys.exit(3)
     print(figure)
     sys.exit(0)
 
