@@ -7,6 +7,7 @@ import tempfile
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.report import html, model
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils import places
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
 
 
@@ -18,9 +19,10 @@ class ActionModule(RegistryAction):
     }
 
     def execute(self):
+        path = self.params["path"]
+        places.require_writable(path, "path")
         page = self._page()
         wanted = html.render(page)
-        path = self.params["path"]
         present = self._read(path)
         changed = present != wanted
         if changed and not self.check_mode:
@@ -66,7 +68,13 @@ class ActionModule(RegistryAction):
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            raise errors.InvalidInput("what is there is not a readable report", thing=path, seen=str(error))
+            raise errors.InvalidInput(
+                "what is there is not a readable report",
+                thing=f"path {path}",
+                wanted="an HTML report or no file",
+                seen=str(error),
+                next_step="choose another path, or remove the file",
+            ) from None
 
     @staticmethod
     def _write(path, text):

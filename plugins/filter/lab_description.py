@@ -12,7 +12,9 @@ description:
   - The result holds no secret and is the same for the same options.
 options:
   _input:
-    description: The options C(name), C(directory), C(run_directory), and optionally C(nodes), C(node_defaults), C(node_settings), C(accel), C(cpu), C(network).
+    description: >-
+      The options C(name), C(directory), C(run_directory), and optionally C(nodes), C(node_defaults), C(node_settings), C(accel), C(cpu), C(network).
+      With C(simulator_path), the directory of the package C(bmc_simulator), its schema checks the result, which includes the switches of the BMCs.
     type: dict
     required: true
 """
@@ -39,12 +41,25 @@ _value:
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import BaremetalError
-from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.description import describe
+from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.description import (
+    describe,
+    simulator_view,
+)
+from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.simulator import schema_check
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import plain
+
+# The accounts are made when the lab is: for the check of everything else, any will do.
+_ACCOUNT = {"username": "admin", "password": "", "role": "Administrator"}
 
 
 def lab_description(options):
+    options = plain(options)
+    check = schema_check(options.pop("simulator_path", None))
     try:
-        return describe(**options)
+        description = describe(**options)
+        if check:
+            check(simulator_view(description, [_ACCOUNT]))
+        return description
     except BaremetalError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -56,31 +56,11 @@ summary:
   type: str
 """
 
-import sys
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import BaremetalError, InvalidInput
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import BaremetalError
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.plan import Plan
-from ansible_collections.aicluster.baremetal.plugins.module_utils.lab import network, processes, state
-
-
-def schema_check(path):
-    """The simulator's own check of lab.json, or None when no simulator is given."""
-    if not path:
-        return None
-    sys.path.insert(0, path)
-    from bmc_simulator import schema
-
-    def check(lab):
-        try:
-            schema.check_lab(lab)
-        except schema.SchemaError as error:
-            raise InvalidInput(
-                "the BMC simulator refuses the lab", thing="lab.json", seen=str(error).replace("\n", "; ")
-            ) from None
-
-    return check
+from ansible_collections.aicluster.baremetal.plugins.module_utils.lab import network, processes, simulator, state
 
 
 def run(lab, present, check_mode, check):
@@ -123,7 +103,7 @@ def main():
             module.params["description"],
             module.params["state"] == "present",
             module.check_mode,
-            schema_check(module.params["simulator_path"]),
+            simulator.schema_check(module.params["simulator_path"]),
         )
     except BaremetalError as error:
         module.fail_json(**{key: value for key, value in error.as_result().items() if key != "failed"})

@@ -13,6 +13,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.core.redact im
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import (
     known_hosts,
+    places,
     secret_store,
     settings,
     workers,  # noqa: F401  arms the controller's forks
@@ -62,6 +63,10 @@ class RegistryAction(ActionBase):
             result.update(self.execute())
         except errors.BaremetalError as error:
             result.update(error.with_host(self.host).as_result())
+        except OSError as error:
+            if not error.filename:  # not about a file: a fault of ours, shown as one
+                raise
+            result.update(places.unusable(error).with_host(self.host).as_result())
         finally:
             if self._registry is not None:
                 self._registry.close()

@@ -15,6 +15,9 @@ DRIVERS = ("qemu", "nspawn", "none")
 PROTOCOLS = ("redfish", "ipmi")
 DISK_TYPES = ("nvme", "ssd", "hdd")
 FIRMWARE = ("uefi", "bios")
+# What the simulated instruments know (roles/lab_instruments/files: profiles/, setup): profile -> GPUs. The unit test compares them.
+GPU_PROFILES = {"a100x4": 4, "a100x8": 8, "h100x8": 8, "h200x8": 8, "b200x8": 8}
+FAULT_KINDS = ("ecc_dbe", "fell_off", "thermal_slowdown", "pcie_width", "nvlink_down", "row_remap_failed")
 
 CONTROLLER_HOST = 1  # last byte of the controller's address in each of the lab's networks
 SLURM_HOST = 2
@@ -24,6 +27,7 @@ FIRST_NODE_HOST = 10  # node i has last byte 10 + i
 _NAME = re.compile(r"^[a-z][a-z0-9]{0,11}$")
 # An interface name has at most 15 characters, and the longest that is derived from a node's name is "<node>n<k>".
 _NODE_NAME = re.compile(r"^[a-z][a-z0-9-]{0,11}$")
+_FAULT = re.compile(r"^gpu(\d+)_([a-z_]+)$")
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
 
 NODE_KEYS = {
@@ -49,6 +53,8 @@ NODE_KEYS = {
     "behaviour",
     "root",
 }
+NIC_KEYS = {"slot", "bridge", "mac"}
+DISK_KEYS = {"slot", "serial", "size", "type"}
 NODE_DEFAULTS = {
     "driver": "qemu",
     "rack": "r1",
@@ -85,6 +91,14 @@ def _one_of(value, allowed, thing):
         raise _bad("not a value that the lab knows", thing, " | ".join(allowed), value)
 
 
+def _keys(value, allowed, thing):
+    if not isinstance(value, dict):
+        raise _bad("not a dict of options", thing, f"any of {', '.join(sorted(allowed))}", value)
+    unknown = sorted(str(key) for key in set(value) - allowed)
+    if unknown:
+        raise _bad("unknown option", thing, ", ".join(sorted(allowed)), ", ".join(unknown))
+
+
 def _whole(value, low, high, thing):
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise _bad("not a whole number in range", thing, f"{low} to {high}", value)
@@ -92,31 +106,97 @@ def _whole(value, low, high, thing):
 
 def _entries(nodes, defaults, settings):
     """The node options as one merged dict a node, in order."""
+    defaults, settings = defaults or {}, settings or {}
+    _keys(defaults, NODE_KEYS - {"name"}, "virtual_lab_node_defaults")
+    if not isinstance(settings, dict):
+        raise _bad("not a dict", "virtual_lab_node_settings", "a dict of node options by node name", settings)
     if isinstance(nodes, str) and nodes.isdigit():  # options given with -e arrive as text
         nodes = int(nodes)
     if isinstance(nodes, bool) or not isinstance(nodes, (int, list, tuple)):
         raise _bad(
-            "neither a number of nodes nor a list of nodes", "virtual_lab_nodes", "a number, or a list of dicts", nodes
+            "neither a number of nodes nor a list of nodes",
+            "virtual_lab_nodes",
+            f"a number from 1 to {MAX_NODES}, or a list of dicts",
+            nodes,
         )
+    count = nodes if isinstance(nodes, int) else len(nodes)
+    if not 1 <= count <= MAX_NODES:
+        raise _bad("number of nodes out of range", "virtual_lab_nodes", f"1 to {MAX_NODES}", count)
     given = [{} for _unused in range(nodes)] if isinstance(nodes, int) else list(nodes)
-    if not 1 <= len(given) <= MAX_NODES:
-        raise _bad(
-            "number of nodes out of range", "virtual_lab_nodes", f"1 to {MAX_NODES}", len(given) if given else nodes
-        )
     merged = []
     for position, entry in enumerate(given, 1):
-        if not isinstance(entry, dict):
-            raise _bad("a node is not a dict", f"virtual_lab_nodes[{position}]", "a dict of node options", entry)
+        _keys(entry, NODE_KEYS, f"virtual_lab_nodes[{position}]")
         name = entry.get("name") or f"gpu{position:02d}"
-        node = {**NODE_DEFAULTS, **(defaults or {}), **((settings or {}).get(name) or {}), **entry, "name": name}
-        unknown = sorted(set(node) - NODE_KEYS)
-        if unknown:
-            raise _bad("unknown node option", f"node {name}", ", ".join(sorted(NODE_KEYS)), ", ".join(unknown))
-        merged.append(node)
+        own = _setting(settings, name)
+        merged.append({**NODE_DEFAULTS, **defaults, **own, **entry, "name": name})
+    # Settings of servers that this lab is too small for are checked all the same: one inventory serves labs of every size, a slip serves none.
+    names = [node["name"] for node in merged]
+    possible = names + [name for name in (f"gpu{i:02d}" for i in range(1, MAX_NODES + 1)) if name not in names]
+    for name in settings:
+        if name not in possible:
+            raise _bad("no lab has a server of this name", "virtual_lab_node_settings", ", ".join(possible), name)
+        if name not in names:
+            _check_options({**NODE_DEFAULTS, **defaults, **_setting(settings, name), "name": name})
     return merged
 
 
+def _setting(settings, name):
+    own = settings.get(name) or {}
+    _keys(own, NODE_KEYS - {"name"}, f"virtual_lab_node_settings, node {name}")
+    return own
+
+
+def _check_options(node):
+    """Raise InvalidInput where an option of one merged node has a value that no lab takes."""
+    label = node["name"]
+    if not _NODE_NAME.match(str(label)):
+        raise _bad(
+            "not a node name", "node name", "a letter, then up to 11 lower-case letters, digits or dashes", label
+        )
+    _one_of(node["driver"], DRIVERS, f"node {label}, driver")
+    _one_of(node["firmware"], FIRMWARE, f"node {label}, firmware")
+    _whole(node["cpus"], 1, 64, f"node {label}, cpus")
+    _whole(node["memory_mib"], 256, 65536, f"node {label}, memory_mib")
+    _whole(node["session_limit"], 1, 1000, f"node {label}, session_limit")
+    for key in ("protocols", "nics", "disks"):
+        if not isinstance(node[key], (list, tuple)):
+            raise _bad("not a list", f"node {label}, {key}", "a list", node[key])
+    for protocol in node["protocols"]:
+        _one_of(protocol, PROTOCOLS, f"node {label}, protocols")
+    _one_of(node["protocol"], PROTOCOLS, f"node {label}, protocol")
+    if node["protocol"] not in node["protocols"]:
+        raise _bad(
+            "the server is to be driven by what its BMC does not answer",
+            f"node {label}, protocol",
+            f"one of protocols: {', '.join(node['protocols']) or 'an empty list'}",
+            node["protocol"],
+        )
+    if not node["nics"] or not node["disks"]:
+        raise _bad(
+            "a server without NIC or disk cannot be deployed",
+            f"node {label}",
+            "at least one of nics, one of disks",
+            "an empty list",
+        )
+    if not isinstance(node["behaviour"] or {}, dict):
+        raise _bad("not a dict", f"node {label}, behaviour", "a dict of switches, docs/lab-bmc.md", node["behaviour"])
+    _check_gpus(node["gpu_profile"], node["fault"], label)
+
+
+def _check_gpus(profile, fault, label):
+    if profile is not None:
+        _one_of(profile, tuple(GPU_PROFILES), f"node {label}, gpu_profile")
+    if fault is None:
+        return
+    match = _FAULT.match(str(fault))
+    gpus = GPU_PROFILES.get(profile, 0)
+    if not match or match.group(2) not in FAULT_KINDS or int(match.group(1)) >= gpus:
+        wanted = f"gpuN_ and one of {', '.join(FAULT_KINDS)}; N from 0 to {gpus - 1}" if gpus else "none without GPUs"
+        raise _bad("not a fault that the simulated GPUs know", f"node {label}, fault", wanted, fault)
+
+
 def _nic(index, k, nic, node):
+    _keys(nic, NIC_KEYS, f"node {node}, nic {k}")
     bridge = nic.get("bridge", BRIDGES[k] if k < len(BRIDGES) else "prov")
     _one_of(bridge, BRIDGES, f"node {node}, nic {k}, bridge")
     mac = str(nic.get("mac") or f"52:54:00:77:{k:02x}:{index:02x}").lower()
@@ -126,6 +206,7 @@ def _nic(index, k, nic, node):
 
 
 def _disk(k, disk, node):
+    _keys(disk, DISK_KEYS, f"node {node}, disk {k}")
     kind = disk.get("type", "nvme")
     _one_of(kind, DISK_TYPES, f"node {node}, disk {k}, type")
     size = str(disk.get("size", "8 GiB"))
@@ -179,25 +260,7 @@ def describe(
     built = []
     for index, node in enumerate(_entries(nodes, node_defaults, node_settings), 1):
         label = node["name"]
-        if not _NODE_NAME.match(str(label)):
-            raise _bad(
-                "not a node name",
-                f"node {index}",
-                "a letter, then up to 11 lower-case letters, digits or dashes",
-                label,
-            )
-        _one_of(node["driver"], DRIVERS, f"node {label}, driver")
-        _one_of(node["firmware"], FIRMWARE, f"node {label}, firmware")
-        _one_of(node["protocol"], PROTOCOLS, f"node {label}, protocol")
-        _whole(node["cpus"], 1, 64, f"node {label}, cpus")
-        _whole(node["memory_mib"], 256, 65536, f"node {label}, memory_mib")
-        if not node["nics"] or not node["disks"]:
-            raise _bad(
-                "a server without NIC or disk cannot be deployed",
-                f"node {label}",
-                "at least one of nics, one of disks",
-                "an empty list",
-            )
+        _check_options(node)
         serial = node.get("serial") or f"LAB-{name}-{index:04d}"
         host = FIRST_NODE_HOST + index
         if node["driver"] == "nspawn" and not node.get("root"):
@@ -207,7 +270,7 @@ def describe(
                 "the directory that holds it (image format directory)",
                 "nothing",
             )
-        nics = [_nic(index, k, dict(nic or {}), label) for k, nic in enumerate(node["nics"])]
+        nics = [_nic(index, k, nic or {}, label) for k, nic in enumerate(node["nics"])]
         if node["driver"] == "nspawn":
             # No DHCP server answers a container that is not being deployed: it gets the node's addresses from its server.
             for nic in nics:
@@ -236,7 +299,7 @@ def describe(
                 "firmware": node["firmware"],
                 "kernel_flavour": node["kernel_flavour"],
                 "nics": nics,
-                "disks": [_disk(k, dict(disk or {}), label) for k, disk in enumerate(node["disks"])],
+                "disks": [_disk(k, disk or {}, label) for k, disk in enumerate(node["disks"])],
                 "gpu_profile": node["gpu_profile"],
                 "fault": node["fault"],
                 "behaviour": dict(node["behaviour"] or {}),

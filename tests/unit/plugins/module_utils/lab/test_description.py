@@ -2,14 +2,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import pathlib
+import re
+
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.description import (
+    FAULT_KINDS,
+    GPU_PROFILES,
     describe,
     expected_servers,
     simulator_view,
 )
+from bmc_simulator import hardware
 from bmc_simulator.schema import SchemaError, check_lab
 
 ACCOUNTS = [{"username": "admin", "password": "x", "role": "Administrator"}]
@@ -56,7 +62,7 @@ def test_node_beats_settings_beats_defaults():
         node_settings={
             "gpu02": {"cpus": 8, "memory_mib": 512},
             "gpu03": {"fault": "gpu3_ecc_dbe"},
-            "gpu09": {"cpus": 9},
+            "gpu08": {"cpus": 9},
         },
     )["nodes"]
     assert [(node["cpus"], node["memory_mib"], node["fault"]) for node in nodes] == [
@@ -89,7 +95,7 @@ def test_expected_servers_name_how_each_is_driven():
         ({"nodes": "many"}, "virtual_lab_nodes"),
         ({"nodes": True}, "virtual_lab_nodes"),
         ({"nodes": ["gpu01"]}, r"virtual_lab_nodes\[1\]"),
-        ({"nodes": [{"cpu": 2}]}, "unknown node option"),
+        ({"nodes": [{"cpu": 2}]}, r"virtual_lab_nodes\[1\]: unknown option.*wanted.*cpus.*seen: cpu"),
         ({"nodes": [{"name": "a-name-too-long"}]}, "not a node name"),
         ({"nodes": [{"name": "a"}, {"name": "a"}]}, "share"),
         ({"nodes": [{"driver": "vmware"}]}, "driver"),
@@ -101,6 +107,24 @@ def test_expected_servers_name_how_each_is_driven():
         ({"nodes": [{"nics": [{"mac": "52:54"}]}]}, "mac"),
         ({"nodes": [{"nics": [{"bridge": "br0"}]}]}, "bridge"),
         ({"nodes": [{"nics": [{"mac": "52:54:00:77:00:02"}]}, {}]}, "share one MAC"),
+        ({"node_defaults": {"cpu": 2}}, "virtual_lab_node_defaults: unknown option.*seen: cpu"),
+        ({"node_settings": {"gpu01": {"cpu": 2}}}, "virtual_lab_node_settings, node gpu01: unknown option.*seen: cpu"),
+        ({"node_settings": {"gpu07": {"cpu": 2}}}, "virtual_lab_node_settings, node gpu07: unknown option.*seen: cpu"),
+        ({"node_settings": {"gpu07": {"fault": "gpu3_ecc"}}}, "node gpu07, fault"),
+        ({"node_settings": {"gpu2": {"cpus": 2}}}, "virtual_lab_node_settings.*wanted: gpu01, gpu02.*seen: gpu2"),
+        ({"node_settings": {"gpu01": [1]}}, "virtual_lab_node_settings, node gpu01"),
+        ({"nodes": [{"name": "gpu_1"}]}, "node name"),
+        ({"nodes": [{"gpu_profile": "gtx1080"}]}, "gpu_profile.*wanted: .*h100x8.*seen: gtx1080"),
+        ({"nodes": [{"fault": "gpu3_on_fire"}]}, "fault.*wanted: .*ecc_dbe.*seen: gpu3_on_fire"),
+        ({"nodes": [{"fault": "gpu8_ecc_dbe"}]}, "fault.*N from 0 to 7.*seen: gpu8_ecc_dbe"),
+        ({"nodes": [{"gpu_profile": None, "fault": "gpu0_ecc_dbe"}]}, "fault.*none without GPUs"),
+        ({"nodes": [{"protocols": ["redfish"], "protocol": "ipmi"}]}, "protocol.*wanted: one of protocols: redfish"),
+        ({"nodes": [{"protocols": ["snmp"]}]}, "protocols"),
+        ({"nodes": [{"session_limit": 0}]}, "session_limit"),
+        ({"nodes": [{"disks": [{"capacity": "8 GiB"}]}]}, "disk 0: unknown option.*seen: capacity"),
+        ({"nodes": [{"nics": [{"network": "prov"}]}]}, "nic 0: unknown option.*seen: network"),
+        ({"nodes": 99}, "virtual_lab_nodes: .*wanted: 1 to 8; seen: 99"),
+        ({"nodes": "abc"}, "virtual_lab_nodes: .*wanted: a number from 1 to 8.*seen: abc"),
         ({"network": "10.77.0"}, "virtual_lab_network"),
         ({"network": "10.999"}, "virtual_lab_network"),
     ],
@@ -120,3 +144,10 @@ def test_bad_lab_names(name):
 def test_bad_places(path):
     with pytest.raises(InvalidInput, match="virtual_lab_dir"):
         describe("aicl", path, "/run/aicluster/x")
+
+
+def test_profiles_and_faults_are_those_of_the_instruments_and_of_the_simulator():
+    files = pathlib.Path(__file__).resolve().parents[5] / "roles/lab_instruments/files"
+    assert {path.stem for path in files.glob("profiles/*.profile")} == set(GPU_PROFILES)
+    assert {name: profile.count for name, profile in hardware.GPU_PROFILES.items()} == GPU_PROFILES
+    assert set(re.findall(r"gpu\[0-9\]_([a-z_]+)", (files / "setup").read_text())) == set(FAULT_KINDS)
