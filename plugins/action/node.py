@@ -49,29 +49,20 @@ class ActionModule(RegistryAction):
         own = {"registry", "serial", "state", "initial_state", "host_key", "reason"}
         columns = {key: value for key, value in params.items() if key not in own and value is not None}
         columns["state"] = params["initial_state"]
-        if self.check_mode:
-            plan = self.registry.plan_node(serial, **columns)
-        else:
+        # Both are judged before either is written, in check mode too: a task that is refused has done nothing.
+        plan = self.registry.plan_node(serial, **columns)
+        key_plan = self.registry.plan_host_key(serial, params["host_key"]) if params["host_key"] else Plan()
+        if not self.check_mode:
             plan = self.registry.save_node(serial, self.actor, **columns)
-        changes = list(plan.changes)
-        if params["host_key"]:
-            changes += self._pin(serial, params["host_key"]).changes
+            if params["host_key"]:
+                key_plan = self.registry.pin_host_key(serial, params["host_key"], self.actor)
+                self.refresh_known_hosts()
+        changes = [*plan.changes, *key_plan.changes]
         try:
             node = self.registry.node(serial)
         except errors.NotFound:  # check mode of a new node
             node = None
         return self.planned(Plan(changes), node=node)
-
-    def _pin(self, serial, key):
-        if not self.check_mode:
-            plan = self.registry.pin_host_key(serial, key, self.actor)
-            self.refresh_known_hosts()
-            return plan
-        try:
-            present = self.registry.node(serial)["host_key"]
-        except errors.NotFound:
-            present = None
-        return Plan([Change("host_key", present, " ".join(key.split()[:2]))])
 
     def _retire(self, serial):
         try:

@@ -129,17 +129,7 @@ class ActionModule(RegistryAction):
         wanted = self.params["from_state"] or node["state"]
         if node["state"] == new:
             return {"name": name, "changed": False, "node_state": new}
-        if self.check_mode:
-            if node["state"] != wanted or transitions.find(wanted, new) is None:
-                raise errors.Conflict(
-                    f"{node['state']} would not become {new}",
-                    host=name,
-                    thing="state",
-                    wanted=wanted,
-                    seen=node["state"],
-                )
-        else:
-            self.registry.transition(name, wanted, new, self.actor, self.params["reason"])
+        self.registry.transition(name, wanted, new, self.actor, self.params["reason"], check=self.check_mode)
         return {"name": name, "changed": True, "node_state": new, "diff": self._state_diff(name, wanted, new)}
 
     def _tell_ansible(self, name, entry):

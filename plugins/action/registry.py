@@ -5,6 +5,7 @@ from __future__ import annotations
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.plan import Change, Plan
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import schema
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry.engine import Database
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry.nodes import Nodes
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry.tables import SCHEMA_VERSION
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
 
@@ -25,6 +26,15 @@ class ActionModule(RegistryAction):
         finally:
             database.close()
         changes = [Change("schema", before, SCHEMA_VERSION)]
-        if self.params["expected"] is not None and not self.check_mode:
-            changes += self.registry.save_expected(self.params["expected"], self.actor).changes
+        rows = self.params["expected"]
+        if rows is not None and not self.check_mode:
+            changes += self.registry.save_expected(rows, self.actor).changes
+        elif rows is not None:
+            # A registry that is still to be made or moved can only be asked afterwards; the rows themselves can be judged now.
+            wanted = Nodes.clean_expected(rows)
+            changes += (
+                self.registry.plan_expected(rows).changes
+                if before == SCHEMA_VERSION
+                else [Change(serial, None, row) for serial, row in sorted(wanted.items())]
+            )
         return self.planned(Plan(changes), schema_before=before, schema=SCHEMA_VERSION)

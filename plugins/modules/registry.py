@@ -17,7 +17,8 @@ extends_documentation_fragment:
 options:
   expected:
     description:
-      - The whole list of expected servers, each with C(serial) and any of C(name), C(site), C(rack), C(slot), C(role), C(platform) and C(tenant).
+      - The whole list of expected servers, each with C(serial) and any of C(name), C(site), C(rack), C(slot), C(role), C(platform), C(tenant),
+        C(bmc_address), C(bmc_protocol), C(provision_mac), C(provision_ip), C(provision_prefix) and C(ansible_host).
       - Left alone when not given.
     type: list
     elements: dict
@@ -39,5 +40,5 @@ schema:
   description: The schema version of this collection.
   returned: success
   type: str
-  sample: "0001"
+  sample: "0002"
 """

@@ -163,7 +163,7 @@ def test_a_registry_is_made_and_filled_from_playbooks(controller):
                 "bmc_credential": "{{ 'site/' ~ 'gpu01' }}",
                 "parts": [{"kind": "gpu", "slot": "0", "model": "H100 80GB", "serial": "{{ 5 }}"}],
                 "facts": {"note": "{{ '{{' }} not a template }}"},
-                "host_key": "ssh-ed25519 AAAAC3Nz comment",
+                "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NA comment",
             }
         },
         lifecycle(state="transition", name="gpu01", to_state="available"),
@@ -185,7 +185,9 @@ def test_a_registry_is_made_and_filled_from_playbooks(controller):
     for group in ("nodes", "state_available", "gpu_h100_80gb"):
         assert inventory[group]["hosts"] == ["gpu01"], group
     known_hosts = list((controller.path / ".cache" / "aicluster").glob("known_hosts-*"))
-    assert [file.read_text() for file in known_hosts] == ["192.0.2.1,gpu01 ssh-ed25519 AAAAC3Nz\n"]
+    assert [file.read_text() for file in known_hosts] == [
+        "192.0.2.1,gpu01 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NA\n"
+    ]
     output, _recap = controller.run(
         [
             play(
@@ -422,7 +424,7 @@ def test_check_mode_and_diff_of_node_and_hold(registry, controller):
                 "serial": "S1",
                 "rack": "r9",
                 "maintenance": True,
-                "host_key": "ssh-ed25519 AAAAC3Nz x",
+                "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NA x",
             }
         },
         {"aicluster.baremetal.node": {"serial": "S7", "name": "gpu07"}},
@@ -445,7 +447,10 @@ def test_check_mode_and_diff_of_node_and_hold(registry, controller):
         _output, recap = controller.run([play("localhost", *change)])
         assert recap["localhost"][1] == changed
     assert registry.node("S2")["state"] == "retired"
-    assert registry.node("gpu01")["host_key"] == "ssh-ed25519 AAAAC3Nz"
+    assert (
+        registry.node("gpu01")["host_key"]
+        == "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NA"
+    )
     assert [hold["owner"] for hold in registry.holds("gpu03")] == ["alice"]
     assert registry.verify_audit()["ok"]
 

@@ -36,6 +36,11 @@ class Registry(Nodes, Attempts, Records, Why):
     def close(self):
         self._db.close()
 
+    def now(self):
+        """The present time of the registry's own clock. Ages of what it stored count by this one: the clocks of controllers differ."""
+        with self._db.read() as connection:
+            return self._db.now(connection)
+
     def audit(self, actor, node, action, detail=None):
         """Append one row to the audit chain; `node` may be None. Returns its number."""
 

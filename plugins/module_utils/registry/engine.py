@@ -74,17 +74,34 @@ class Database:
         text = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", str(url or "").strip())
         try:
             self.url = sa.make_url(text)
-            kind = self.url.get_backend_name()
-        except sa.exc.ArgumentError as error:
-            raise errors.InvalidInput("the registry URL cannot be read", thing="registry", wanted=_WANTED) from error
-        if kind not in ("sqlite", "postgresql"):
-            raise errors.InvalidInput("unknown kind of database", thing="registry", wanted=_WANTED, seen=kind)
+            kind, _plus, driver = self.url.drivername.partition("+")
+        except (sa.exc.ArgumentError, ValueError) as error:  # ValueError: a port that is no number
+            # The URL is not shown: what cannot be read cannot be freed of its password.
+            raise errors.InvalidInput(
+                "the registry URL cannot be read", thing="registry", wanted=_WANTED, next_step=_CORRECT
+            ) from error
+        if driver and driver != _DRIVERS.get(kind, driver):
+            raise errors.InvalidInput(
+                "unknown database driver",
+                thing="registry",
+                wanted=_WANTED,
+                seen=self.url.drivername,
+                next_step=_CORRECT,
+            )
+        if kind not in _DRIVERS:
+            raise errors.InvalidInput(
+                "unknown kind of database", thing="registry", wanted=_WANTED, seen=kind, next_step=_CORRECT
+            )
         self.sqlite = kind == "sqlite"
         self.shown = self.url.render_as_string(hide_password=True)
         self.path = self.url.database if self.sqlite else None
         if self.sqlite and (not self.path or not os.path.isabs(self.path)):
             raise errors.InvalidInput(
-                "a SQLite registry needs an absolute path", thing="registry", wanted=_WANTED, seen=self.shown
+                "a SQLite registry needs an absolute path",
+                thing="registry",
+                wanted=_WANTED,
+                seen=self.shown,
+                next_step=_CORRECT,
             )
         arguments = {"timeout": BUSY_TIMEOUT_S} if self.sqlite else {"connect_timeout": 10}
         if not self.sqlite:
@@ -180,6 +197,10 @@ class Database:
         self.engine.dispose()
 
 
+_DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
+_CORRECT = (
+    "correct aicluster_registry (variable, AICLUSTER_REGISTRY, or registry in section [aicluster] of ansible.cfg)"
+)
 _WANTED = "sqlite:////absolute/path.db or postgresql+psycopg://user@host/database"
 
 

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import base64
 import json
 import re
 
-from ..core import errors
+from ..core import errors, node_columns
 from ..core.plan import Change, Plan
 from . import audit, transitions
 from . import tables as t
@@ -16,9 +17,6 @@ except ImportError:  # reported by open_registry
     sa = None
 
 FIRST_STATES = ("registered", "manageable")
-_PROTOCOLS = ("redfish", "ipmi")
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
-_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 _PART_COLUMNS = ("model", "serial", "firmware")
 
 
@@ -85,41 +83,39 @@ def check_transition(row, new, who=None):
     return found
 
 
-def _clean(column, value, serial):
-    """A column's value in its stored form; InvalidInput where it cannot be right."""
-
-    def wrong(wanted):
-        return errors.InvalidInput(f"{column} cannot be right", host=serial, thing=column, wanted=wanted, seen=value)
-
-    if value is None or value == "":
-        return False if column == "maintenance" else None
-    if column == "maintenance":
-        if not isinstance(value, bool):
-            raise wrong("true or false")
-        return value
-    if column in ("bmc_port", "provision_prefix"):
+def clean_host_key(node, key):
+    """Type and base64 text of an SSH host public key, without its comment; InvalidInput for anything else."""
+    words = str(key or "").split()
+    if len(words) >= 2 and "\n" not in str(key).strip() and re.fullmatch(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+", words[0]):
         try:
-            number = int(value)
-        except (TypeError, ValueError):
-            number = -1
-        top = 65535 if column == "bmc_port" else 128
-        if not 0 < number <= top:
-            raise wrong(f"a number from 1 to {top}")
-        return number
-    text = str(value).strip()
-    if column == "provision_mac":
-        text = text.lower().replace("-", ":")
-        if not _MAC.fullmatch(text):
-            raise wrong("a MAC address like 52:54:00:12:34:56")
-    elif column == "name" and not _NAME.fullmatch(text):
-        raise wrong("a host name: lower case letters, digits, hyphens")
-    elif column == "bmc_protocol" and text not in _PROTOCOLS:
-        raise wrong(" or ".join(_PROTOCOLS))
-    elif column == "bmc_fingerprint":
-        text = text.lower().replace(":", "")
-        if not re.fullmatch(r"[0-9a-f]{64}", text):
-            raise wrong("a SHA-256 fingerprint in hexadecimal")
-    return text
+            blob = base64.b64decode(words[1] + "=" * (-len(words[1]) % 4), validate=True)
+        except ValueError:
+            blob = b""
+        # RFC 4253, 6.6: the blob begins with the length and the name of its own type.
+        if blob[:4] == len(words[0]).to_bytes(4, "big") and blob[4:].startswith(words[0].encode()):
+            return " ".join(words[:2])
+    raise errors.InvalidInput(
+        "this is no SSH public key",
+        host=str(node),
+        thing="host_key",
+        wanted="a line like: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA...",
+        seen=(words or [""])[0][:24],  # a private key, pasted by mistake, must not be shown
+        next_step="take the line from /etc/ssh/ssh_host_ed25519_key.pub of the node",
+    )
+
+
+def refuse_retired(row, what):
+    """Nothing is planned for a machine that is gone: a task that says otherwise means another machine, or comes from an old list."""
+    if row["state"] == "retired":
+        raise errors.Refused(
+            f"the node is retired, so {what}",
+            host=row["name"],
+            thing=f"serial {row['serial']}",
+            wanted="a node that is not retired",
+            seen="state retired",
+            next_step="take the serial out of what asks for it; a server that took its place is registered under its own serial",
+            code="node_retired",
+        )
 
 
 def _clean_parts(parts, serial):
@@ -135,6 +131,19 @@ def _clean_parts(parts, serial):
         row = {column: (None if part.get(column) in (None, "") else str(part[column])) for column in _PART_COLUMNS}
         cleaned[key] = {**row, "detail": json.loads(dumps(extra)) if extra else None}
     return cleaned
+
+
+def check_states(states):
+    """InvalidInput for a state that no node can have: asking for it would silently find nothing."""
+    unknown = [str(state) for state in states if not transitions.is_state(state)]
+    if unknown:
+        raise errors.InvalidInput(
+            "there is no such state",
+            thing="states",
+            wanted="any of " + ", ".join((*transitions.STATES, *transitions.FAILED_STATES)),
+            seen=", ".join(unknown),
+            next_step="correct the state; docs/lifecycle.md says what each one means",
+        )
 
 
 class Nodes:
@@ -153,6 +162,7 @@ class Nodes:
         statement = sa.select(t.nodes).order_by(t.nodes.c.name, t.nodes.c.serial)
         if state is not None:
             states = [state] if isinstance(state, str) else list(state)
+            check_states(states)
             statement = statement.where(t.nodes.c.state.in_(states))
         elif names is None:
             statement = statement.where(t.nodes.c.state != "retired")
@@ -252,9 +262,15 @@ class Nodes:
     def _plan(self, connection, serial, columns, lock):
         """(Plan, present row or None, column values to write, part changes)."""
         columns = dict(columns)
-        serial = str(serial or "").strip()
+        serial = node_columns.clean("serial", serial)
         if not serial:
-            raise errors.InvalidInput("a node needs its chassis serial", thing="serial")
+            raise errors.InvalidInput(
+                "a node needs its chassis serial",
+                thing="serial",
+                wanted="the serial that the BMC and the system tell",
+                seen="nothing",
+                next_step="give the serial",
+            )
         parts, facts, state = columns.pop("parts", None), columns.pop("facts", None), columns.pop("state", None)
         unknown = set(columns) - set(t.NODE_COLUMNS)
         if unknown:
@@ -271,7 +287,11 @@ class Nodes:
             .one_or_none()
         )
         row = dict(row) if row else None
-        values = {column: _clean(column, value, serial) for column, value in columns.items()}
+        if row is not None:
+            refuse_retired(row, "its record is not changed")
+        values = {column: node_columns.clean(column, value, serial) for column, value in columns.items()}
+        together = {**(row or {}), **values}
+        node_columns.check_pair(together.get("provision_ip"), together.get("provision_prefix"), serial)
         if "name" in values and values["name"] is None:
             raise errors.InvalidInput("a node needs a name", host=serial, thing="name")
         if row is None:
@@ -356,16 +376,24 @@ class Nodes:
                     )
                 )
 
+    def plan_host_key(self, node, key):
+        """What pin_host_key would change, as a Plan; writes nothing. A node that is not there yet has no key."""
+        text = clean_host_key(node, key)
+        with self._db.read() as connection:
+            try:
+                row = find(connection, node)
+            except errors.NotFound:
+                return Plan([Change("host_key", None, text)])
+            refuse_retired(row, "no key is pinned for it")
+            return Plan([Change("host_key", row["host_key"], text)])
+
     def pin_host_key(self, node, key, actor):
         """Store the node's SSH host public key (`ssh-ed25519 AAAA...`); returns a Plan."""
-        text = " ".join(str(key or "").split()[:2])
-        if not re.fullmatch(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*", text):
-            raise errors.InvalidInput(
-                "this is no SSH public key", host=str(node), thing="host key", wanted="type and base64 text"
-            )
+        text = clean_host_key(node, key)
 
         def work(connection):
             row = find(connection, node, lock=True)
+            refuse_retired(row, "no key is pinned for it")
             plan = Plan([Change("host_key", row["host_key"], text)])
             if plan.changed:
                 now = self._db.now(connection)
@@ -375,16 +403,17 @@ class Nodes:
 
         return self._db.write(work)
 
-    def transition(self, node, expected, new, actor, reason=None, attempt=None, fencing=None):
+    def transition(self, node, expected, new, actor, reason=None, attempt=None, fencing=None, check=False):
         """Compare-and-swap along the transition table; Conflict when the node is not in `expected`, Refused when the table has no such row.
 
         Rows of a stage need the `attempt` and `fencing` number of the node's current attempt at that stage. A transition from outside that takes a node
         away from a running attempt ends the attempt and raises the fencing number: its owner is fenced out at its next write.
+        With check=True nothing is written, and whatever would be refused is refused all the same.
         """
 
         def work(connection):
             now = self._db.now(connection)
-            row = find(connection, node, lock=True)
+            row = find(connection, node, lock=not check)
             stage = None
             if attempt is not None:
                 stage = self._current(connection, row, attempt, fencing)["stage"]
@@ -398,6 +427,8 @@ class Nodes:
                     next_step="read the node again and decide anew",
                 )
             check_transition(row, new, stage)
+            if check:
+                return
             columns = {}
             if attempt is None and row["attempt"] is not None:
                 text = f"ended from outside: {actor} set {new}" + (f" ({reason})" if reason else "")
@@ -405,7 +436,11 @@ class Nodes:
                 columns = {"attempt": None, "fencing": row["fencing"] + 1}
             set_state(connection, now, row, new, actor, reason, attempt, fencing, columns)
 
-        self._db.write(work)
+        if check:
+            with self._db.read() as connection:
+                work(connection)
+        else:
+            self._db.write(work)
 
     # the expected-servers list
 
@@ -417,28 +452,18 @@ class Nodes:
         with self._db.read() as connection:
             return [dict(row) for row in connection.execute(statement).mappings()]
 
+    def plan_expected(self, rows):
+        """What save_expected would change, as a Plan; writes nothing."""
+        wanted = self.clean_expected(rows)
+        with self._db.read() as connection:
+            return self._plan_expected(connection, wanted)
+
     def save_expected(self, rows, actor="registry"):
-        """Replace the whole list; rows are dicts with `serial` and any of name, site, rack, slot, role, platform, tenant. Returns a Plan."""
-        wanted = {}
-        for row in rows:
-            unknown = set(row) - set(t.EXPECTED_COLUMNS)
-            serial = str(row.get("serial") or "").strip()
-            if unknown or not serial:
-                raise errors.InvalidInput(
-                    "an expected server cannot be read",
-                    thing="expected servers",
-                    wanted=f"serial and any of {', '.join(t.EXPECTED_COLUMNS[1:])}",
-                    seen=row,
-                )
-            if serial in wanted:
-                raise errors.InvalidInput("a serial is listed twice", thing="expected servers", seen=serial)
-            wanted[serial] = {
-                column: None if row.get(column) in (None, "") else str(row[column]) for column in t.EXPECTED_COLUMNS
-            } | {"serial": serial}
+        """Replace the whole list; rows are dicts with `serial` and any of registry.tables.EXPECTED_COLUMNS. Returns a Plan."""
+        wanted = self.clean_expected(rows)
 
         def work(connection):
-            present = {row["serial"]: dict(row) for row in connection.execute(sa.select(t.expected)).mappings()}
-            plan = Plan([Change(key, present.get(key), wanted.get(key)) for key in sorted({*present, *wanted})])
+            plan = self._plan_expected(connection, wanted)
             if plan.changed:
                 connection.execute(t.expected.delete())
                 if wanted:
@@ -447,6 +472,43 @@ class Nodes:
             return plan
 
         return self._db.write(work)
+
+    @staticmethod
+    def _plan_expected(connection, wanted):
+        present = {row["serial"]: dict(row) for row in connection.execute(sa.select(t.expected)).mappings()}
+        return Plan([Change(key, present.get(key), wanted.get(key)) for key in sorted({*present, *wanted})])
+
+    @staticmethod
+    def clean_expected(rows):
+        """{serial: row with all columns}; InvalidInput names row and column."""
+        wanted = {}
+        for number, row in enumerate(rows, 1):
+            unknown = sorted(set(row) - set(t.EXPECTED_COLUMNS))
+            serial = node_columns.clean("serial", row.get("serial"), where=f"row {number}")
+            if unknown or not serial:
+                raise errors.InvalidInput(
+                    "an expected server cannot be read",
+                    thing=f"expected servers, row {number}",
+                    wanted=f"serial and any of {', '.join(t.EXPECTED_COLUMNS[1:])}",
+                    seen=", ".join(unknown) or "no serial",
+                    next_step="correct the list of expected servers",
+                )
+            if serial in wanted:
+                raise errors.InvalidInput(
+                    "a serial is listed twice",
+                    thing=f"expected servers, row {number}",
+                    wanted="one row for each serial",
+                    seen=serial,
+                    next_step="correct the list of expected servers",
+                )
+            wanted[serial] = {
+                column: node_columns.clean(column, row.get(column), serial, f"row {number}")
+                for column in t.EXPECTED_COLUMNS
+            }
+            node_columns.check_pair(
+                wanted[serial]["provision_ip"], wanted[serial]["provision_prefix"], serial, f"row {number}"
+            )
+        return wanted
 
     def compare_expected(self):
         """{missing, unexpected, misplaced, matched}: lists of dicts with serial and name; misplaced ones add `differences` {column: [expected, found]}."""

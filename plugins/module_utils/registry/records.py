@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-from ..core import errors
+from ..core import errors, node_columns
 from ..core.outcome import OUTCOMES
 from ..core.plan import Change, Plan
 from . import audit, nodes
@@ -108,6 +108,12 @@ class Records:
             rows = list(newest.values())
         return rows
 
+    def newest_of(self, check):
+        """{serial: newest item of this check} over all nodes that have one."""
+        statement = sa.select(t.evidence).where(t.evidence.c.check_name == check).order_by(t.evidence.c.id)
+        with self._db.read() as connection:
+            return {row["serial"]: _item_out(row) for row in connection.execute(statement).mappings()}
+
     # holds
 
     def hold(self, node, owner, reason, exit_condition, automation=False, actor=""):
@@ -125,6 +131,7 @@ class Records:
 
         def work(connection):
             row = nodes.find(connection, node, lock=True)
+            nodes.refuse_retired(row, "there is nothing to hold")
             present = self._open_hold(connection, row["serial"], owner)
             before = {key: present[key] for key in wanted} if present else None
             plan = Plan([Change(f"hold of {owner}", before, wanted)])
@@ -188,6 +195,7 @@ class Records:
             )
 
         def decide(row):
+            nodes.refuse_retired(row, "it is leased to nobody")
             if row["lease"] not in (None, lease):
                 raise errors.Conflict(
                     f"the node is leased to {row['lease']}",
@@ -231,7 +239,7 @@ class Records:
     def issue_grant(self, node, attempt, fencing, mac, ttl_s, spec, actor):
         """A one-time permission to boot the deploy ramdisk; returns the token, which is stored nowhere. An older open grant of the node becomes void."""
         token = secrets.token_urlsafe(32)
-        mac = nodes._clean("provision_mac", mac, str(node))
+        mac = node_columns.clean("provision_mac", mac, str(node))
         if mac is None or float(ttl_s) <= 0:
             raise errors.InvalidInput("a grant needs a MAC address and a lifetime", host=str(node), thing="boot grant")
 

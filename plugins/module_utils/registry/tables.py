@@ -10,7 +10,7 @@ try:
 except ImportError:  # reported by open_registry; ansible-test imports every file without third-party libraries
     sa = None
 
-SCHEMA_VERSION = "0001"  # the newest revision in migrations/versions
+SCHEMA_VERSION = "0002"  # the newest revision in migrations/versions
 
 # Columns of a node that save_node may set; the order is the order in diffs.
 NODE_COLUMNS = (
@@ -34,7 +34,22 @@ NODE_COLUMNS = (
     "maintenance",
     "maintenance_reason",
 )
-EXPECTED_COLUMNS = ("serial", "name", "site", "rack", "slot", "role", "platform", "tenant")
+EXPECTED_COLUMNS = (
+    "serial",
+    "name",
+    "site",
+    "rack",
+    "slot",
+    "role",
+    "platform",
+    "tenant",
+    "bmc_address",
+    "bmc_protocol",
+    "provision_mac",
+    "provision_ip",
+    "provision_prefix",
+    "ansible_host",
+)
 
 if sa is not None:
     metadata = sa.MetaData()
@@ -232,6 +247,12 @@ if sa is not None:
         sa.Column("role", _text),
         sa.Column("platform", _text),
         sa.Column("tenant", _text),
+        sa.Column("bmc_address", _text),
+        sa.Column("bmc_protocol", _text),
+        sa.Column("provision_mac", _text),
+        sa.Column("provision_ip", _text),
+        sa.Column("provision_prefix", _int),
+        sa.Column("ansible_host", _text),
     )
     audit = _table(
         "audit",

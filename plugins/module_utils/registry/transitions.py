@@ -80,19 +80,38 @@ STAGES = {
         "silent_s": 1800,
     },
 }
-# What a person does next with a node that waits in a state: the playbook of the stage, or a verb.
+# What a person does next with a node in a state, for every state: the playbook of the stage, or a verb.
 NEXT_STEP = {
     "registered": "run the discover playbook",
+    "verifying": "run the discover playbook: it goes on from here",
     "manageable": "run the discover playbook (or the firmware stage where a baseline is asked for)",
+    "inspecting": "run the discover playbook: it goes on from here",
+    "updating": "wait for the update, then move it to available; when nobody updates it any more, move it to updating_failed",
     "available": "run the deploy playbook",
+    "deploying": "run the deploy playbook again",
     "deployed": "run the software playbook",
+    "configuring": "run the software playbook again",
     "burn_in": "run the burn_in playbook",
     "accepted": "run the enroll playbook",
+    "enrolling": "run the enroll playbook again",
+    "active": "none: it is in service",
     "draining": "wait for the running work to end, then move it on",
     "suspect": "look at the last evidence, then set it active or quarantined",
     "quarantined": "repair it, move it to servicing, and run the burn_in playbook again",
     "servicing": "finish the repair, then move it to burn_in",
+    "cleaning": "wait for the erase, then move it to available; when nobody erases it any more, move it to cleaning_failed",
     "retired": "none: a retired node does not come back under this record",
+    # The BMC's evidence below the state says what is wrong with it; discovery moves the node on by itself once it gets in.
+    "verifying_failed": "remove the cause that the check bmc_access names, then run the discover playbook again",
+    "inspecting_failed": "remove the cause that the check bmc_access names, then run the discover playbook again",
+    **{
+        f"{row['working']}_failed": f"remove the cause, then run the {stage} playbook with {stage}_retry_failed=true"
+        for stage, row in STAGES.items()
+    },
+    **{
+        f"{state}_failed": f"remove the cause, then move it to {state} (try again) or manageable (start over) with node_lifecycle"
+        for state in ("updating", "draining", "servicing", "cleaning")
+    },
 }
 
 

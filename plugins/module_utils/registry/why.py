@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.outcome import COULD_NOT_TEST, FAIL
 from ..core.units import format_seconds
-from . import nodes, transitions
+from . import audit, nodes, transitions
 from . import tables as t
 from .attempts import alive, owner_of
 from .engine import seconds_between
@@ -13,6 +13,12 @@ try:
     import sqlalchemy as sa
 except ImportError:  # reported by open_registry
     sa = None
+
+
+# The check by which discovery tells whether the BMC lets it in: of use in every state, because every stage up to the first boot needs the BMC.
+ACCESS_CHECK = "bmc_access"
+# States whose next stage cannot even begin without the BMC: there a lost BMC is what keeps the node out, before the state itself.
+NEEDS_BMC = ("registered", "verifying", "manageable", "inspecting", "updating", "available")
 
 
 def sentence_of_evidence(item):
@@ -28,7 +34,8 @@ def sentence_of_evidence(item):
     if isinstance(detail, str):
         words.append(detail)
     elif isinstance(detail, dict) and detail:
-        words.append(", ".join(f"{key} {value}" for key, value in sorted(detail.items())))
+        words.append(", ".join(f"{key} {value}" for key, value in sorted(detail.items()) if key != "next_step"))
+    words = [word for word in words if word]
     return "; ".join(words) + (" (simulated instrument)" if item["simulated"] else "")
 
 
@@ -39,7 +46,8 @@ class Why:
         """[{order, code, text, since, next_step}]: what keeps the node out of service, the first thing first; empty when it is in service.
 
         Order: what ends everything (retired), what people decided (maintenance, holds), what went wrong (failed or quarantined, with the last failing
-        evidence), what is under way or waits (state, attempt, deadline), what is missing though the state is active (lease).
+        evidence), a BMC that lets nobody in where the next stage needs it, what is under way or waits (state, attempt, deadline), what is missing though the
+        state is active (lease), and a lost BMC where only later work needs it.
         `now` (a registry time) makes ages count up to then: a report of one state of the registry stays the same however late it is written.
         """
         with self._db.read() as connection:
@@ -84,9 +92,12 @@ class Why:
                 .one_or_none()
             )
             if state in transitions.FAILED_STATES or state == "quarantined":
-                self._add_failure(add, row, last, age)
+                self._add_failure(connection, add, row, last, age)
                 self._add_evidence(connection, add, row["serial"])
-            elif last is not None and last["ended"] is None and last["id"] == row["attempt"]:
+                return entries
+            if state in NEEDS_BMC:
+                self._add_evidence(connection, add, row["serial"], ACCESS_CHECK)
+            if last is not None and last["ended"] is None and last["id"] == row["attempt"]:
                 self._add_under_way(add, row, last, now)
             elif state != transitions.IN_SERVICE:
                 meaning = transitions.STATES.get(state, "")
@@ -96,8 +107,6 @@ class Why:
                     since,
                     transitions.NEXT_STEP.get(state, "see docs/lifecycle.md"),
                 )
-                if state in ("suspect", "servicing"):
-                    self._add_evidence(connection, add, row["serial"])
             elif row["lease"] not in ("slurm", "kubernetes"):
                 whom = f"leased to {row['lease']}" if row["lease"] else "leased to nobody"
                 add(
@@ -106,29 +115,40 @@ class Why:
                     row["lease_since"] or since,
                     "run the enroll playbook",
                 )
+            if state in ("suspect", "servicing"):
+                self._add_evidence(connection, add, row["serial"])
+            elif state not in NEEDS_BMC and entries:
+                self._add_evidence(connection, add, row["serial"], ACCESS_CHECK)
             return entries
 
     @staticmethod
-    def _add_failure(add, row, last, age):
+    def _add_failure(connection, add, row, last, age):
         state = row["state"]
         text = f"It has been {state} for {age}"
-        if last is not None and last["ended"]:
+        # One transaction ends an attempt and sets the state that follows: the same time. Any other attempt is not what led here.
+        if last is not None and last["ended"] == row["state_since"]:
             text += f": attempt {last['id']} at stage {last['stage']} ended with: {last['reason'] or last['outcome']}"
             if last["last_step"]:
                 text += f" (last step: {last['last_step']})"
-        stage = last["stage"] if last is not None else None
-        step = transitions.NEXT_STEP.get(
-            state,
-            f"remove the cause, then run the {stage} playbook with {stage}_retry_failed=true"
-            if stage
-            else "see docs/lifecycle.md",
-        )
-        add(state, text + ".", row["state_since"], step)
+        elif state not in ("verifying_failed", "inspecting_failed"):  # there the evidence says it, and stays up to date
+            statement = (
+                sa.select(t.audit.c.detail, t.audit.c.actor)
+                .where(t.audit.c.serial == row["serial"], t.audit.c.action == audit.STATE_ACTION)
+                .order_by(t.audit.c.seq.desc())
+                .limit(1)
+            )
+            found = connection.execute(statement).mappings().one_or_none()
+            reason = (nodes.loads(found["detail"]) or {}).get("reason") if found else None
+            if reason:
+                text += f": set by {found['actor']}: {reason}"
+        add(state, text + ".", row["state_since"], transitions.NEXT_STEP[state])
 
     @staticmethod
-    def _add_evidence(connection, add, serial):
+    def _add_evidence(connection, add, serial, check=None):
         # The newest result of each check is what counts: a fault that a later run cleared keeps nobody out.
         statement = sa.select(t.evidence).where(t.evidence.c.serial == serial).order_by(t.evidence.c.id)
+        if check is not None:
+            statement = statement.where(t.evidence.c.check_name == check)
         newest = {}
         for item in connection.execute(statement).mappings():
             newest.pop(item["check_name"], None)
@@ -136,7 +156,9 @@ class Why:
         for outcome in (FAIL, COULD_NOT_TEST):
             for item in newest.values():
                 if item["outcome"] == outcome:
-                    add(f"evidence_{outcome}", f"{sentence_of_evidence(item)}.", item["time"], None)
+                    detail = nodes.loads(item["detail"])
+                    step = detail.get("next_step") if isinstance(detail, dict) else None
+                    add(f"evidence_{outcome}", f"{sentence_of_evidence(item)}.", item["time"], step)
 
     def _add_under_way(self, add, row, last, now):
         age = seconds_between(last["started"], now)

@@ -20,6 +20,25 @@ def test_a_wrong_url_is_explained(url):
         open_registry(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://u:hunter2@x/y",
+        "oracle+cx://u:hunter2@x/y",
+        "foo://u:hunter2@x/y",
+        "postgresql+foo://u:hunter2@x/y",
+        "postgresql+asyncpg://u:hunter2@x/y",
+        "postgresql://u:hunter2@host:port/y",
+        "sqlite+aiosqlite:////tmp/x.db",
+        "sqlite:///relative.db",
+    ],
+)
+def test_a_wrong_url_says_what_to_do_and_shows_no_password(url):
+    with pytest.raises(errors.InvalidInput, match="wanted: .*next: correct aicluster_registry") as seen:
+        open_registry(url)
+    assert "hunter2" not in str(seen.value)
+
+
 def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path):
     with pytest.raises(errors.Unreachable) as seen:
         open_registry(f"postgresql://registry:hunter2@/x?host={tmp_path}")
@@ -108,3 +127,7 @@ def test_times_are_text_that_sorts(registry):
     assert abs(engine.parse_time(first).timestamp() - time.time()) < 60
     with pytest.raises(errors.InvalidInput):
         engine.parse_time("yesterday")
+
+
+def test_the_registry_tells_its_own_time(registry):
+    assert abs(engine.parse_time(registry.now()).timestamp() - time.time()) < 60

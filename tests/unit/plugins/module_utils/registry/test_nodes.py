@@ -63,8 +63,33 @@ def test_a_new_node_starts_registered_or_manageable_and_an_old_one_keeps_its_sta
         ("name", ""),
         ("bmc_port", 70000),
         ("bmc_port", "x"),
+        ("bmc_port", True),
+        ("bmc_port", "443; rm"),
         ("bmc_protocol", "ssh"),
         ("bmc_fingerprint", "abc"),
+        ("bmc_address", "10.0.0.300"),
+        ("bmc_address", "10.0.0"),
+        ("bmc_address", "https://10.0.0.1"),
+        ("bmc_address", "10.0.0.1:443"),
+        ("bmc_address", "[fd00::1]"),
+        ("bmc_address", "fd00::1::2"),
+        ("bmc_address", "bmc 1"),
+        ("bmc_address", "-oProxyCommand=x"),
+        ("bmc_address", "0.0.0.0"),
+        ("ansible_host", "a b"),
+        ("ansible_host", "-oProxyCommand=x"),
+        ("provision_ip", "10.0.0.0/24"),
+        ("provision_ip", "gpu01"),
+        ("provision_ip", "10.0.0.256"),
+        ("provision_ip", "224.0.0.1"),
+        ("provision_ip", 10),
+        ("provision_prefix", 0),
+        ("provision_prefix", 129),
+        ("provision_prefix", "24.5"),
+        ("provision_mac", "ff:ff:ff:ff:ff:ff"),
+        ("provision_mac", "01:00:5e:00:00:01"),
+        ("rack", "r1\nr2"),
+        ("rack", ["r1"]),
         ("maintenance", "yes"),
         ("state_since", "2020"),
         ("parts", [{"kind": "gpu"}]),
@@ -77,7 +102,38 @@ def test_wrong_input_is_refused_and_nothing_is_written(registry, column, value):
     assert registry.nodes() == []
 
 
+def test_a_refused_value_names_column_wanted_seen_and_next(registry):
+    with pytest.raises(errors.InvalidInput) as seen:
+        registry.save_node("S1", ME, name="gpu01", bmc_address="10.0.0.300")
+    assert str(seen.value) == (
+        "S1: bmc_address: bmc_address cannot be right; wanted: an IPv4 or IPv6 address or a host name, without scheme, port and brackets; "
+        "seen: 10.0.0.300; next: correct bmc_address of this node"
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "prefix"), [("10.0.0.5", 33), ("10.0.0.0", 24), ("10.0.0.255", 24), ("fd00::", 64)]
+)
+def test_address_and_prefix_must_go_together_also_when_given_one_by_one(registry, address, prefix):
+    with pytest.raises(errors.InvalidInput, match="go together"):
+        registry.save_node("S1", ME, name="gpu01", provision_ip=address, provision_prefix=prefix)
+    registry.save_node("S2", ME, name="gpu02", provision_ip=address)
+    with pytest.raises(errors.InvalidInput, match="go together"):
+        registry.save_node("S2", ME, provision_prefix=prefix)
+
+
+@pytest.mark.parametrize("address", ["bmc-gpu01.oob.example.org", "bmc_1", "fd00:77::11", "fe80::1%eth0", "10.77.0.11"])
+def test_what_a_bmc_address_may_be(registry, address):
+    registry.save_node("S1", ME, name="gpu01", bmc_address=address)
+    assert registry.node("S1")["bmc_address"] == address
+
+
 def test_values_are_stored_in_one_form(registry):
+    registry.save_node(
+        "S2", ME, name="gpu02", bmc_address="FD00:77:0:0::11", provision_ip=" 10.0.0.1 ", provision_prefix="31"
+    )
+    node = registry.node("S2")
+    assert (node["bmc_address"], node["provision_ip"], node["provision_prefix"]) == ("fd00:77::11", "10.0.0.1", 31)
     registry.save_node("S1", ME, name="gpu01", provision_mac="52-54-00-AA-BB-CC", bmc_fingerprint="AB:" * 31 + "AB")
     node = registry.node("S1")
     assert node["provision_mac"] == "52:54:00:aa:bb:cc"
@@ -217,10 +273,96 @@ def test_expected_servers(registry):
         registry.save_expected([{"serial": "S1", "colour": "red"}])
 
 
+def test_the_expected_list_keeps_every_column(registry):
+    rows = [
+        {
+            "serial": "S1",
+            "bmc_address": "10.0.0.1",
+            "bmc_protocol": "ipmi",
+            "provision_mac": "52-54-00-00-00-01",
+            "provision_ip": "10.1.0.1",
+            "provision_prefix": "24",
+            "ansible_host": "10.2.0.1",
+        }
+    ]
+    assert registry.plan_expected(rows).changed and registry.expected() == []
+    assert registry.save_expected(rows, ME).changed
+    assert not registry.plan_expected(rows).changed
+    [row] = registry.expected()
+    assert row["provision_mac"] == "52:54:00:00:00:01" and row["provision_prefix"] == 24
+    assert {key: row[key] for key in ("bmc_address", "bmc_protocol", "provision_ip", "ansible_host")} == {
+        key: rows[0][key] for key in ("bmc_address", "bmc_protocol", "provision_ip", "ansible_host")
+    }
+    with pytest.raises(errors.InvalidInput, match="row 1, provision_ip"):
+        registry.save_expected([{"serial": "S1", "provision_ip": "x"}])
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NA"
+
+
 def test_a_host_key_is_pinned_without_its_comment(registry):
     registry.save_node("S1", ME, name="gpu01")
-    assert registry.pin_host_key("gpu01", "ssh-ed25519 AAAAC3Nz root@gpu01", ME).changed
-    assert not registry.pin_host_key("gpu01", "ssh-ed25519 AAAAC3Nz", ME).changed
-    assert registry.node("gpu01")["host_key"] == "ssh-ed25519 AAAAC3Nz"
-    with pytest.raises(errors.InvalidInput):
-        registry.pin_host_key("gpu01", "not a key\n* ssh-rsa AAAA", ME)
+    assert registry.plan_host_key("gpu01", KEY).changed
+    assert registry.pin_host_key("gpu01", f"{KEY} root@gpu01", ME).changed
+    assert not registry.pin_host_key("gpu01", KEY, ME).changed
+    assert not registry.plan_host_key("gpu01", KEY).changed
+    assert registry.node("gpu01")["host_key"] == KEY
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "garbage",
+        "not a key\n* ssh-rsa AAAA",
+        "ssh-ed25519 garbage",
+        "ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NA",
+        "",
+    ],
+)
+def test_garbage_is_no_host_key_neither_planned_nor_pinned(registry, key):
+    registry.save_node("S1", ME, name="gpu01")
+    for call in (lambda: registry.plan_host_key("gpu01", key), lambda: registry.pin_host_key("gpu01", key, ME)):
+        with pytest.raises(errors.InvalidInput, match="host_key.*wanted: .*seen: .*next: "):
+            call()
+    assert registry.node("gpu01")["host_key"] is None
+
+
+def test_an_unknown_state_is_refused_with_the_states_there_are(registry):
+    for states in ("unknown", ["available", "avialable"]):
+        with pytest.raises(errors.InvalidInput, match="wanted: any of registered.*next: "):
+            registry.nodes(state=states)
+    assert registry.nodes(state=["verifying_failed", "burn_in_failed"]) == []
+
+
+def test_a_retired_node_is_not_changed_any_more(registry):
+    registry.save_node("S1", ME, name="gpu01", rack="r1")
+    registry.transition("gpu01", "registered", "retired", ME, "sold")
+    rows = registry.verify_audit()["rows"]
+    for call in (
+        lambda: registry.plan_node("S1", rack="r1"),
+        lambda: registry.save_node("S1", ME, name="gpu01", rack="r2"),
+        lambda: registry.save_node("S1", ME, facts={"a": 1}),
+        lambda: registry.pin_host_key("S1", KEY, ME),
+        lambda: registry.plan_host_key("S1", KEY),
+        lambda: registry.acquire_lease("S1", "slurm", ME),
+        lambda: registry.hold("S1", "alice", "x", "y", False, ME),
+    ):
+        with pytest.raises(errors.Refused, match="is retired.*next: .*its own serial") as seen:
+            call()
+        assert seen.value.code == "node_retired"
+    assert registry.verify_audit()["rows"] == rows
+
+
+def test_a_planned_transition_is_refused_as_the_real_one_is(registry, available):
+    serial = available()
+    for expected, new, kind in (
+        ("available", "deploying", errors.Refused),
+        ("available", "active", errors.Refused),
+        ("available", "avialable", errors.InvalidInput),
+        ("manageable", "available", errors.Conflict),
+    ):
+        for check in (True, False):
+            with pytest.raises(kind):
+                registry.transition(serial, expected, new, ME, check=check)
+    registry.transition(serial, "available", "retired", ME, check=True)
+    assert registry.node(serial)["state"] == "available"

@@ -11,12 +11,15 @@ import threading
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.runtime.environment import EnvironmentContext
 from alembic.script import ScriptDirectory
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import (
     SCHEMA_VERSION,
+    engine,
     open_registry,
     schema,
     tables,
@@ -40,6 +43,43 @@ def test_migrating_twice_is_migrating_once(empty_url):
     with open_registry(empty_url, migrate=True) as registry:
         assert schema.migrate(registry._db) == (SCHEMA_VERSION, SCHEMA_VERSION)
         assert registry.verify_audit() == {"rows": 0, "ok": True, "first_bad": None, "head": "0" * 64}
+
+
+def _at(url, revision):
+    """Make the schema of an older release."""
+    database = engine.Database(url)
+    if database.sqlite:
+        schema._prepare_file(database)
+    config = Config()
+    config.set_main_option("script_location", str(schema.MIGRATIONS))
+    script = ScriptDirectory.from_config(config)
+
+    def work(connection):
+        with EnvironmentContext(
+            config, script, fn=lambda present, _context: script._upgrade_revs(revision, present)
+        ) as context:
+            context.configure(connection=connection, transactional_ddl=True)
+            context.run_migrations()
+
+    database.write(work)
+    return database
+
+
+def test_a_registry_of_the_first_release_is_moved_with_all_it_holds(empty_url):
+    database = _at(empty_url, "0001")
+    database.write(
+        lambda connection: connection.exec_driver_sql(
+            "INSERT INTO expected (serial, name, rack) VALUES ('S1', 'n1', 'r1')"
+        )
+    )
+    database.close()
+    with pytest.raises(errors.Unsupported, match="at schema 0001"):
+        open_registry(empty_url)
+    with open_registry(empty_url, migrate=True) as registry:
+        [row] = registry.expected()
+        assert (row["name"], row["rack"], row["bmc_address"]) == ("n1", "r1", None)
+        assert registry.save_expected([{**row, "bmc_address": "10.0.0.1"}], "test").changed
+        assert registry.verify_audit()["ok"]
 
 
 def test_two_controllers_migrate_at_once(empty_url):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import process
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import transitions
 
 ME = "tester@here"
 DEAD = process.Owner(process.this_controller().host, process.this_controller().boot_id, 2**22 - 1, 1)
@@ -114,3 +115,55 @@ def test_a_suspect_node_shows_the_doubt(registry, burning_in):
     registry.record_evidence("gpu01", None, [{"check": "xid", "outcome": "fail", "value": 79}], ME)
     registry.transition("gpu01", "active", "suspect", ME, "Xid 79")
     assert codes(registry) == ["state_suspect", "evidence_fail"]
+
+
+def access(registry, outcome, text, step=None):
+    item = {"check": "bmc_access", "outcome": outcome, "value": text, "detail": {"next_step": step} if step else None}
+    registry.record_evidence("gpu01", None, [item], ME)
+
+
+def test_every_state_has_a_next_step():
+    assert set(transitions.NEXT_STEP) == {*transitions.STATES, *transitions.FAILED_STATES}
+
+
+def test_a_failed_login_shows_the_newest_reason_and_what_to_do(registry):
+    registry.save_node("S1", ME, name="gpu01")
+    registry.transition("gpu01", "registered", "verifying", ME)
+    registry.transition("gpu01", "verifying", "verifying_failed", ME, "no answer")
+    access(registry, "fail", "no answer", "check the cable")
+    access(registry, "fail", "it refused the password", "correct the entry")
+    first, second = registry.why("gpu01")
+    assert first["code"] == "verifying_failed" and "run the discover playbook" in first["next_step"]
+    assert "refused the password" in second["text"] and second["next_step"] == "correct the entry"
+    assert "no answer" not in first["text"] + second["text"] and "next_step" not in second["text"]
+
+
+def test_a_lost_bmc_is_shown_in_every_state_that_is_not_in_service(registry, available, burning_in):
+    begin = burning_in()
+    access(registry, "fail", "no answer", "check the cable")
+    assert codes(registry) == ["attempt_under_way", "evidence_fail"]
+    registry.finish("gpu01", begin.attempt, begin.fencing, "pass", ME)
+    assert codes(registry) == ["state_accepted", "evidence_fail"]
+    begin = registry.begin("gpu01", "enroll", actor=ME)
+    registry.finish("gpu01", begin.attempt, begin.fencing, "pass", ME)
+    assert codes(registry) == ["no_lease", "evidence_fail"]
+    registry.acquire_lease("gpu01", "slurm", ME)
+    assert registry.why("gpu01") == []  # it is in service, whatever its BMC does
+
+
+def test_where_the_next_stage_needs_the_bmc_a_lost_one_comes_first(registry, available):
+    available()
+    access(registry, "fail", "no answer", "check the cable")
+    assert codes(registry) == ["evidence_fail", "state_available"]
+    access(registry, "pass", "logged in")
+    assert codes(registry) == ["state_available"]
+    assert registry.newest_of("bmc_access")["S-gpu01"]["outcome"] == "pass"
+
+
+def test_a_failed_state_that_no_attempt_led_to_names_no_attempt(registry, available):
+    available()
+    begin = registry.begin("gpu01", "deploy", actor=ME)
+    registry.finish("gpu01", begin.attempt, begin.fencing, "fail", ME, "the disk is too small")
+    registry.transition("gpu01", "deploying_failed", "quarantined", ME, "smoke")
+    [entry] = registry.why("gpu01")
+    assert "disk is too small" not in entry["text"] and f"set by {ME}: smoke" in entry["text"]
