@@ -1,4 +1,4 @@
-# Command line of the BMC simulator: python -m bmc_simulator --config <virtual_lab_dir>/lab.json
+# Command line of the BMC simulator: python -m bmc_simulator --config <virtual_lab_dir>/lab.json, or python -m bmc_simulator fleet ...
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+from typing import Any
 
 from .schema import SchemaError, load_lab
 from .server import Simulator
@@ -17,25 +18,31 @@ from .server import Simulator
 PR_SET_PDEATHSIG = 1
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Ask the kernel for SIGTERM when the parent ends, and end now if it already has."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         sys.exit(0)
 
 
-async def _run(simulator: Simulator) -> None:
+async def run(simulator: Any, what: str) -> None:
+    """Start, say that it is ready, and go on until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await simulator.start()
-    print(f"ready: {len(simulator.fronts)} BMCs, control socket {simulator.control_path}", flush=True)
+    print(f"ready: {what}, control socket {simulator.control_path}", flush=True)
     await stop.wait()
     await simulator.close()
 
 
 def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["fleet"]:
+        from .fleet import main as fleet_main
+
+        return fleet_main(argv[1:])
     parser = argparse.ArgumentParser(prog="bmc_simulator", description="BMCs (Redfish, IPMI) of a virtual lab.")
     parser.add_argument("path", nargs="?", metavar="LAB.JSON", help="the description of the lab")
     parser.add_argument("--config", metavar="LAB.JSON", help="the same, as an option")
@@ -52,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("which lab? Give the path of its lab.json")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     if options.die_with:
-        _die_with(options.die_with)
+        die_with(options.die_with)
     try:
         lab = load_lab(path)
     except SchemaError as error:
@@ -67,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
-        asyncio.run(_run(Simulator(lab, options.keep_nodes)))
+        asyncio.run(run(Simulator(lab, options.keep_nodes), f"{len(lab['nodes'])} BMCs"))
     except OSError as error:
         print(f"bmc_simulator: {error}", file=sys.stderr)
         return 1

@@ -201,35 +201,45 @@ def check_value(name: str, value: Any) -> Any:
     return value
 
 
-class Behaviour:
-    """The switches of one BMC; attributes are the switch names."""
+_DEFAULTS = {name: switch.default for name, switch in SWITCHES.items()}
 
-    def __init__(self, values: dict[str, Any] | None = None):
-        self._initial = {name: check_value(name, value) for name, value in (values or {}).items()}
+
+class Behaviour:
+    """The switches of one BMC; attributes are the switch names. Only what differs from the defaults is kept."""
+
+    __slots__ = ("_initial", "_values")
+
+    def __init__(self, values: dict[str, Any] | None = None, checked: bool = False):
+        """`checked`: the values went through check_value and may be shared between BMCs."""
+        self._initial = values or {}
+        if not checked:
+            self._initial = {name: check_value(name, value) for name, value in self._initial.items()}
         self._values: dict[str, Any] = {}
         self.reset()
 
     def __getattr__(self, name: str) -> Any:
+        if name in self._values:
+            return self._values[name]
         try:
-            return self.__dict__["_values"][name]
+            default = _DEFAULTS[name]
         except KeyError:
             raise AttributeError(name) from None
+        return list(default) if isinstance(default, list) else default
 
     def reset(self) -> None:
-        """Back to the values of lab.json."""
-        self._values = {
-            name: switch.default if not isinstance(switch.default, list) else list(switch.default)
-            for name, switch in SWITCHES.items()
-        }
-        self._values.update(self._initial)
+        """Back to the values of the description."""
+        self._values = dict(self._initial)
+        if "faults" in self._values:
+            # their `times` count down
+            self._values["faults"] = [dict(fault) for fault in self._values["faults"]]
 
     def set(self, values: dict[str, Any]) -> None:
         """Change switches; nothing changes if one value is wrong. None puts a switch back to its default."""
         new = {
-            name: SWITCHES[name].default if value is None and name in SWITCHES else check_value(name, value)
+            name: _DEFAULTS[name] if value is None and name in SWITCHES else check_value(name, value)
             for name, value in values.items()
         }
-        self._values.update(new)
+        self._values = {**self._values, **new}
 
     def as_dict(self) -> dict[str, Any]:
-        return dict(self._values)
+        return {**_DEFAULTS, **self._values}

@@ -56,6 +56,54 @@ async def stats(simulator: Simulator, message: Json) -> Any:
     return {node.name: dict(node.stats) for node in _nodes(simulator, message)}
 
 
+# what clients are held to; sessions left are counted, not kept
+COUNTERS = (
+    "requests",
+    "posts",
+    "writes",
+    "connections",
+    "in_flight_peak",
+    "sessions_made",
+    "sessions_deleted",
+    "image_pushes",
+    "dropped",
+)
+
+
+def _counters(node: Any) -> Json:
+    stats = node.__dict__.get("stats") or {}
+    return {
+        **{name: stats.get(name, 0) for name in COUNTERS},
+        "sessions_left": len(node.__dict__.get("sessions") or ()),
+    }
+
+
+@op
+async def counters(simulator: Simulator, message: Json) -> Any:
+    """Per BMC; `touched`: only those that were asked something."""
+    rows = {node.name: _counters(node) for node in _nodes(simulator, message)}
+    if message.get("touched"):
+        rows = {name: row for name, row in rows.items() if row["requests"] or row["connections"]}
+    return rows
+
+
+@op
+async def totals(simulator: Simulator, message: Json) -> Any:
+    """The counters of all BMCs together: sums, and the lowest and highest number that one BMC has."""
+    rows = [_counters(front.node) for front in simulator.fronts.values()]
+    return {
+        "nodes": len(rows),
+        **{
+            name: {
+                "sum": sum(row[name] for row in rows),
+                "min": min((row[name] for row in rows), default=0),
+                "max": max((row[name] for row in rows), default=0),
+            }
+            for name in (*COUNTERS, "sessions_left")
+        },
+    }
+
+
 @op
 async def reset_stats(simulator: Simulator, message: Json) -> Any:
     for node in _nodes(simulator, message):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import functools
 import hmac
 import json
 import os
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .behaviour import Behaviour
-from .drivers import Boot, DriverError, make_driver
+from .drivers import Boot, Driver, DriverError, make_driver
 from .journal import Journal, now_text
 
 BIOS_DEFAULTS: dict[str, Any] = {
@@ -51,7 +52,7 @@ PRIVILEGES = {
 }
 
 
-@dataclass
+@dataclass(slots=True)
 class Account:
     """A BMC account. The password is kept in clear because IPMI 2.0 authentication needs it."""
 
@@ -69,7 +70,7 @@ class Account:
         return self.locked_until > time.time()
 
 
-@dataclass
+@dataclass(slots=True)
 class Session:
     id: str
     token: str
@@ -80,7 +81,7 @@ class Session:
     requests: int = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class Task:
     """A piece of work of the BMC that outlives its request."""
 
@@ -98,37 +99,94 @@ class Task:
 
 
 class Node:
-    """One server. Everything runs in the simulator's event loop; nothing here blocks."""
+    """One server. Everything runs in the simulator's event loop; nothing here blocks.
+
+    State that many BMCs of a fleet never need is made when it is first touched. A lab whose description says `volatile`
+    keeps nothing in files.
+    """
 
     def __init__(self, config: dict[str, Any], lab: dict[str, Any]):
         self.config, self.lab = config, lab
         self.name: str = config["name"]
-        self.directory = pathlib.Path(lab["dir"]) / "nodes" / self.name
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.behaviour = Behaviour(config["behaviour"])
-        self.requests = Journal(self.directory / "requests.jsonl")
-        self.events = Journal(self.directory / "events.jsonl")
-        self.stats: collections.Counter[str] = collections.Counter()
+        self.volatile = bool(lab.get("volatile"))
+        if self.volatile:
+            self.directory: pathlib.Path = lab["scratch"]
+        else:
+            self.directory = pathlib.Path(lab["dir"]) / "nodes" / self.name
+            self.directory.mkdir(parents=True, exist_ok=True)
+        self.behaviour = Behaviour(config["behaviour"], checked=self.volatile)
+        self.requests = Journal(None if self.volatile else self.directory / "requests.jsonl")
+        self.events = Journal(None if self.volatile else self.directory / "events.jsonl")
         self.changed_at = time.time()
-
-        self.accounts: dict[str, Account] = {}
-        self.sessions: dict[str, Session] = {}
-        self.tasks: collections.OrderedDict[str, Task] = collections.OrderedDict()
-        self.system_log: collections.deque[dict] = collections.deque(maxlen=1000)
-        self.manager_log: collections.deque[dict] = collections.deque(maxlen=1000)
-        self.counters: collections.Counter[str] = collections.Counter()
-        self.override = {
-            "target": "None",
-            "enabled": "Disabled",
-            "mode": "UEFI" if config["firmware"] == "uefi" else "Legacy",
-            "uri": None,
-        }
         self.boot_order: list[str] = []
-        self.bios: dict[str, Any] = dict(BIOS_DEFAULTS, BootMode="Uefi" if config["firmware"] == "uefi" else "Legacy")
         self.bios_pending: dict[str, Any] = {}
-        self.firmware = dict(FIRMWARE_DEFAULTS)
         self.firmware_pending: dict[str, str] = {}
-        self.settings: dict[str, Any] = {
+        self.media: dict[str, Any] | None = None
+        self.stored_power = "On" if config["power"] == "on" else "Off"
+        self.transition: str | None = None
+        self.away_until = 0.0
+        self.on_reachability: Callable[[], Awaitable[None]] | None = None
+        self._restart_after_off = False
+        if not self.volatile:
+            self._load()
+        elif self.behaviour.password_change_required:
+            self.require_password_change()
+
+    # ---- state that is made when it is first touched -------------------------------------------
+
+    @functools.cached_property
+    def driver(self) -> Driver:
+        return make_driver(self.config["driver"], self, self.lab)
+
+    @functools.cached_property
+    def stats(self) -> collections.Counter[str]:
+        return collections.Counter()
+
+    @functools.cached_property
+    def counters(self) -> collections.Counter[str]:
+        return collections.Counter()
+
+    @functools.cached_property
+    def sessions(self) -> dict[str, Session]:
+        return {}
+
+    @functools.cached_property
+    def tasks(self) -> dict[str, Task]:
+        return {}
+
+    @functools.cached_property
+    def system_log(self) -> collections.deque[dict]:
+        return collections.deque(maxlen=1000)
+
+    @functools.cached_property
+    def manager_log(self) -> collections.deque[dict]:
+        return collections.deque(maxlen=1000)
+
+    @functools.cached_property
+    def accounts(self) -> dict[str, Account]:
+        return {
+            str(number): Account(str(number), entry["username"], entry["password"], entry["role"])
+            for number, entry in enumerate(self.config["bmc"]["accounts"], 1)
+        }
+
+    @functools.cached_property
+    def override(self) -> dict[str, Any]:
+        mode = "UEFI" if self.config["firmware"] == "uefi" else "Legacy"
+        return {"target": "None", "enabled": "Disabled", "mode": mode, "uri": None}
+
+    @functools.cached_property
+    def bios(self) -> dict[str, Any]:
+        """The live BIOS attributes; replaced as a whole, never changed in place (BMCs of a fleet share it)."""
+        return {**BIOS_DEFAULTS, "BootMode": "Uefi" if self.config["firmware"] == "uefi" else "Legacy"}
+
+    @functools.cached_property
+    def firmware(self) -> dict[str, str]:
+        """Running versions by component; replaced as a whole."""
+        return FIRMWARE_DEFAULTS
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        return {
             "asset_tag": "",
             "indicator": False,
             "hostname": self.name + "-bmc",
@@ -140,16 +198,14 @@ class Node:
             "min_password": 8,
             "session_timeout": None,
         }
-        self.media: dict[str, Any] | None = None
-        self.stored_power = "On" if config["power"] == "on" else "Off"
-        self.transition: str | None = None
-        self.away_until = 0.0
-        self.on_reachability: Callable[[], Awaitable[None]] | None = None
-        self._restart_after_off = False
-        self._power_lock = asyncio.Lock()
-        self._jobs: set[asyncio.Task] = set()
-        self._load()
-        self.driver = make_driver(config["driver"], self, lab)
+
+    @functools.cached_property
+    def _power_lock(self) -> asyncio.Lock:
+        return asyncio.Lock()
+
+    @functools.cached_property
+    def _jobs(self) -> set[asyncio.Task]:
+        return set()
 
     # ---- what survives a restart ---------------------------------------------------------------
 
@@ -158,8 +214,6 @@ class Node:
         return self.directory / "bmc-state.json"
 
     def _load(self) -> None:
-        for number, entry in enumerate(self.config["bmc"]["accounts"], 1):
-            self.accounts[str(number)] = Account(str(number), entry["username"], entry["password"], entry["role"])
         try:
             stored = json.loads(self._state_file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -173,12 +227,22 @@ class Node:
             self.media, self.stored_power = stored["media"], stored["power"]
             self.counters.update(stored["counters"])
         if self.behaviour.password_change_required and not stored:
-            for account in self.accounts.values():
-                account.change_required = True
+            self.require_password_change()
+
+    @property
+    def busy(self) -> bool:
+        """Whether work goes on beside the requests."""
+        return bool(self.__dict__.get("_jobs"))
+
+    def require_password_change(self) -> None:
+        for account in self.accounts.values():
+            account.change_required = True
 
     def save(self, power: str | None = None) -> None:
         """Write the state file as a whole; only root may read it, it holds passwords."""
         self.changed_at = time.time()
+        if self.volatile:
+            return
         state = {
             "accounts": [
                 {
@@ -387,10 +451,10 @@ class Node:
     def _apply_pending(self) -> None:
         if self.bios_pending:
             self.event("bios_applied", attributes=sorted(self.bios_pending))
-            self.bios.update(self.bios_pending)
+            self.bios = {**self.bios, **self.bios_pending}
             self.bios_pending = {}
         for component in [name for name in self.firmware_pending if name != "BMC"]:
-            self.firmware[component] = self.firmware_pending.pop(component)
+            self.firmware = {**self.firmware, component: self.firmware_pending.pop(component)}
             self.event("firmware_activated", component=component, version=self.firmware[component])
 
     # ---- accounts and sessions -----------------------------------------------------------------
@@ -454,6 +518,7 @@ class Node:
             return None
         session = Session(self.next_id("session"), secrets.token_hex(16), account.id, client)
         self.sessions[session.token] = session
+        self.stats["sessions_made"] += 1
         return session
 
     def session_of(self, token: str) -> Session | None:
@@ -480,7 +545,7 @@ class Node:
         task = Task(self.next_id("task"), name)
         self.tasks[task.id] = task
         while len(self.tasks) > 50:
-            self.tasks.popitem(last=False)
+            del self.tasks[next(iter(self.tasks))]
 
         async def run() -> None:
             try:
@@ -506,7 +571,7 @@ class Node:
         self.event("firmware_written", component=component, version=version)
         self.firmware_pending[component] = version
         if component == "BMC":
-            self.firmware["BMC"] = self.firmware_pending.pop("BMC")
+            self.firmware = {**self.firmware, "BMC": self.firmware_pending.pop("BMC")}
             self.restart_bmc()
         elif not self.driver.running:
             self._apply_pending()

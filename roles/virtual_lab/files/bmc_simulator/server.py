@@ -85,7 +85,7 @@ class Front:
             self._silent = await asyncio.start_server(self._swallow, sock=listener)
             return
         self._runner = web.ServerRunner(
-            _Server(self.service.handle, self.node.behaviour.keepalive_s), shutdown_timeout=SHUTDOWN_SECONDS
+            ConnectionServer(self.service.handle, self.node.behaviour.keepalive_s), shutdown_timeout=SHUTDOWN_SECONDS
         )
         await self._runner.setup()
         await web.SockSite(self._runner, listener, ssl_context=self._context, backlog=128).start()
@@ -148,7 +148,7 @@ class _Connection(web.RequestHandler):
         return response
 
 
-class _Server(web.Server):
+class ConnectionServer(web.Server):
     def __init__(self, handler: Any, keepalive_s: float):
         super().__init__(handler, request_factory=_request)
         self.keepalive_s = keepalive_s

@@ -19,6 +19,7 @@ from typing import Any
 from aiohttp import BodyPartReader, web
 
 from . import query, resources, writes
+from .journal import differences, without_secrets
 from .messages import Problem, error_body, info
 from .node import PRIVILEGES, Account, Node
 from .resources import ACCOUNTS, MONITORS, SESSIONS, UPDATE, V1, Json
@@ -112,20 +113,33 @@ def _odata() -> Json:
 class Service:
     """Answers the requests of one BMC. One instance per node, all in one event loop."""
 
+    __slots__ = ("node", "seen", "in_flight")
+
     def __init__(self, node: Node):
         self.node = node
         self.seen = 0
+        self.in_flight = 0
 
     # ---- entry ---------------------------------------------------------------------------------
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; faults that the behaviour asks for are decided here."""
-        node, behaviour = self.node, self.node.behaviour
+        stats = self.node.stats
         self.seen += 1
-        node.stats["requests"] += 1
+        self.in_flight += 1
+        stats["requests"] += 1
+        if self.in_flight > stats["in_flight_peak"]:
+            stats["in_flight_peak"] = self.in_flight
+        try:
+            return await self._handle(request)
+        finally:
+            self.in_flight -= 1
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        node, behaviour = self.node, self.node.behaviour
         is_write = request.method not in ("GET", "HEAD", "OPTIONS")
         path = request.path.rstrip("/") or "/"
-        account: list[str | None] = [None]
+        note: Json = {}
         if behaviour.delay_s:
             await asyncio.sleep(behaviour.delay_s)
         response = None
@@ -150,7 +164,7 @@ class Service:
                 target = request.path + "/" + (f"?{request.query_string}" if request.query_string else "")
                 response = web.Response(status=308, headers={"Location": target})
             else:
-                response = await self._answer(request, path, account)
+                response = await self._answer(request, path, note)
         except Problem as problem:
             response = self._json(problem.status, problem.body(), problem.headers)
         except (asyncio.CancelledError, ConnectionError):
@@ -164,14 +178,16 @@ class Service:
                 entry: Json = {
                     "method": request.method,
                     "path": path,
-                    "account": account[0],
+                    "account": note.pop("account", None),
                     "status": response.status if response else None,
                     "client": request.remote,
                     "via": "redfish",
+                    **note,
                 }
                 if session:
                     entry["session"] = True
                 node.requests.append(**entry)
+                node.stats["posts"] += request.method == "POST" and not session
                 node.stats["writes"] += 0 if session else 1
         node.stats[f"{request.method} {response.status}"] += 1
         if self._answer_is_lost(request.method, path, response.status) or drop:
@@ -253,7 +269,7 @@ class Service:
 
     # ---- the request proper --------------------------------------------------------------------
 
-    async def _answer(self, request: web.BaseRequest, path: str, who: list[str | None]) -> web.Response:
+    async def _answer(self, request: web.BaseRequest, path: str, note: Json) -> web.Response:
         method = request.method
         if request.headers.get("OData-Version", "4.0") != "4.0":
             raise Problem("PreconditionFailed", status=412)
@@ -262,7 +278,7 @@ class Service:
         logging_in = method == "POST" and path in (SESSIONS, f"{SESSIONS}/Members")
         account, token = (None, None) if logging_in else self._authenticate(request)
         if account:
-            who[0] = account.username
+            note["account"] = account.username
         is_open = path in OPEN and method in ("GET", "HEAD")
         if account is None and not logging_in and not is_open:
             raise Problem(
@@ -278,7 +294,7 @@ class Service:
             raise Problem("PasswordChangeRequired", f"{ACCOUNTS}/{account.id}")
         if method in ("GET", "HEAD"):
             return self._get(request, path)
-        return await self._write(request, path, account, token, who)
+        return await self._write(request, path, account, token, note)
 
     def _real_case(self, path: str) -> str:
         """The registered spelling of a path: fixed parts are corrected, the parts that name things keep theirs."""
@@ -355,7 +371,7 @@ class Service:
         return self._json(200, body, {"Allow": "GET, HEAD"})
 
     async def _write(
-        self, request: web.BaseRequest, path: str, account: Account | None, token: str | None, who: list[str | None]
+        self, request: web.BaseRequest, path: str, account: Account | None, token: str | None, note: Json
     ) -> web.Response:
         node = self.node
         present = resources.find(node, path)
@@ -375,8 +391,10 @@ class Service:
                 await self._receive_image(request, call)
             elif request.method != "DELETE":
                 call.body = await self._body(request)
+            if call.body or call.parameters:
+                note["body"] = without_secrets(call.body or call.parameters)
             if path == SESSIONS and isinstance(call.body.get("UserName"), str):
-                who[0] = call.body["UserName"]
+                note["account"] = call.body["UserName"]
             if request.method == "PATCH" and present is not None:
                 # after the body has arrived: from here to the end of the write nothing waits, so the two are one step
                 self._check_etag(request, path)
@@ -387,6 +405,7 @@ class Service:
         if request.method == "PATCH" and answer.status < 300:
             node.counters[f"revision {path}"] += 1
             node.save()
+            note["changes"] = without_secrets(differences(present, resources.find(node, path)))
         headers = dict(answer.headers)
         if answer.body is not None and answer.status in (200, 201) and "@odata.id" in answer.body:
             after = resources.find(node, answer.body["@odata.id"].rstrip("/"))

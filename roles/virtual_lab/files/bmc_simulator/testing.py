@@ -11,6 +11,7 @@ with running(2, behaviour={"power_lag_s": 0.1}) as lab:
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -161,6 +162,50 @@ class Lab:
             raise TimeoutError(f"the simulator (pid {self.process.pid}) did not end in {deadline_s} s") from None
 
 
+class FleetLab(Lab):
+    """A running fleet."""
+
+    @property
+    def ca_path(self) -> str:
+        """The authority that a client has to trust."""
+        return str(pathlib.Path(self.config["dir"]) / "ca.pem")
+
+    @property
+    def inventory(self) -> str:
+        """An Ansible inventory file of the fleet (it names the CA and a secret store, which are beside it)."""
+        return str(pathlib.Path(self.config["dir"]) / "inventory.json")
+
+    @functools.cached_property
+    def bmcs(self) -> list[Bmc]:
+        account = (self.config.get("accounts") or [{"username": USERNAME, "password": PASSWORD}])[0]
+        return [
+            Bmc(
+                entry["name"],
+                entry["serial"],
+                entry["address"],
+                entry["port"],
+                entry["ipmi_port"],
+                account["username"],
+                account["password"],
+                entry["fingerprint"],
+                f"http{'s' if entry['tls'] else ''}://{entry['address']}:{entry['port']}",
+            )
+            for entry in self.endpoints
+        ]
+
+    @property
+    def endpoints(self) -> list[dict[str, Any]]:
+        """As endpoints.json has them: with rack and the names of the faults that a BMC was dealt."""
+        path = pathlib.Path(self.config.get("run_dir") or self.config["dir"]) / "endpoints.json"
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def counters(self, node: str) -> dict[str, int]:
+        return self.control.call("counters", node=node)[node]
+
+    def totals(self) -> dict[str, Any]:
+        return self.control.call("totals")
+
+
 def start(
     config: dict[str, Any],
     directory: pathlib.Path,
@@ -172,6 +217,15 @@ def start(
     path = directory / "lab.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     path.chmod(0o600)
+    process, log = _launch(["--config", str(path), *arguments], directory, prefix)
+    lab = Lab(process, directory, config)
+    _wait_ready(lab, log, deadline_s)
+    return lab
+
+
+def _launch(
+    arguments: list[str], directory: pathlib.Path, prefix: tuple[str, ...] = ()
+) -> tuple[subprocess.Popen, pathlib.Path]:
     log = directory / "simulator.log"
     environment = {
         **os.environ,
@@ -182,22 +236,24 @@ def start(
         sys.executable,
         "-m",
         "bmc_simulator",
-        "--config",
-        str(path),
+        *arguments,
         "--die-with",
         str(os.getpid()),
-        *arguments,
     ]
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
-    lab = Lab(process, directory, config)
+    return process, log
+
+
+def _wait_ready(lab: Lab, log: pathlib.Path, deadline_s: float) -> None:
+    process = lab.process
     end = time.monotonic() + deadline_s
     while True:
         with contextlib.suppress(OSError, ControlError):
             answer = lab.control.call("ping")
             # another simulator of the same run directory would answer too
             if answer["ready"] and answer["pid"] == process.pid:
-                return lab
+                return
         if process.poll() is not None or time.monotonic() > end:
             if process.poll() is None:
                 process.kill()
@@ -228,6 +284,46 @@ def running(
     try:
         started = start(config, place)
         try:
+            yield started
+        finally:
+            started.stop()
+    finally:
+        if directory is None:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def fleet(
+    count: int = 1,
+    *,
+    address: str | None = None,
+    port: int | None = None,
+    behaviour: dict[str, Any] | None = None,
+    faults: list[dict[str, Any]] | None = None,
+    groups: list[dict[str, Any]] | None = None,
+    directory: str | pathlib.Path | None = None,
+    deadline_s: float = 120.0,
+    **more: Any,
+) -> Iterator[FleetLab]:
+    """A fleet in a process of its own, for the time of a `with` block.
+
+    `groups` and `faults` as in the description of a fleet; without `groups`, one of `count` BMCs, for which `more` holds
+    further keys (profile, power, firmware ...). Keys of the description itself: seed, accounts, session_limit.
+    """
+    place = pathlib.Path(directory or tempfile.mkdtemp(prefix="bmcfleet-"))
+    config: dict[str, Any] = {key: more.pop(key) for key in ("seed", "accounts", "session_limit") if key in more}
+    group = {"address": address, "port": port, "behaviour": behaviour, **more}
+    config["groups"] = groups or [{"count": count, **{key: value for key, value in group.items() if value is not None}}]
+    config.update(dir=str(place / "fleet"), faults=faults or [])
+    try:
+        path = place / "fleet.json"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        path.chmod(0o600)
+        config["run_dir"] = config["dir"]
+        process, log = _launch(["fleet", str(path)], place)
+        started = FleetLab(process, place, config)
+        try:
+            _wait_ready(started, log, deadline_s)
             yield started
         finally:
             started.stop()

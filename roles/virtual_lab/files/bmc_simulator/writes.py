@@ -176,6 +176,7 @@ async def close_session(call: Call) -> Answer:
     if call.account and session.account != call.account.id and "ConfigureManager" not in PRIVILEGES[call.account.role]:
         raise Problem("InsufficientPrivilege")
     del node.sessions[session.token]
+    node.stats["sessions_deleted"] += 1
     return Answer()
 
 

@@ -12,7 +12,7 @@ class NoneDriver(Driver):
 
     def __init__(self, node, lab):
         super().__init__(node, lab)
-        self._on = False
+        self._on = node.stored_power == "On"
         self._shutting_down: asyncio.Task | None = None
 
     @property
