@@ -30,7 +30,7 @@ options:
   stage:
     description: The stage to begin.
     type: str
-    choices: [deploy, software, burn_in, enroll]
+    choices: [firmware, deploy, software, burn_in, enroll]
   name:
     description: Name or serial of the node. By default the host of the task.
     type: str

@@ -507,7 +507,7 @@ def load(path):
 def _load_file(path):
     try:
         with open(path, encoding="utf-8") as handle:
-            data = yaml.load(handle, Loader=_Loader)  # noqa: S506 - a SafeLoader
+            data = yaml.load(handle, Loader=_Loader)
     except FileNotFoundError:
         raise NotFound(
             "there is no such baseline file", thing=path, next_step="give the path of a baseline; see docs/firmware.md"

@@ -6,6 +6,7 @@ from . import audit, schema
 from . import tables as t
 from .attempts import Attempts
 from .engine import Database
+from .firmware import Firmware
 from .nodes import Nodes, find
 from .records import Records
 from .why import Why
@@ -16,7 +17,7 @@ except ImportError:  # reported by open_registry
     sa = None
 
 
-class Registry(Nodes, Attempts, Records, Why):
+class Registry(Nodes, Attempts, Records, Firmware, Why):
     """Holds no connection between calls: safe to keep across a fork, safe in threads. Close it when done, or use it in a `with`."""
 
     def __init__(self, database):

@@ -10,7 +10,7 @@ try:
 except ImportError:  # reported by open_registry; ansible-test imports every file without third-party libraries
     sa = None
 
-SCHEMA_VERSION = "0002"  # the newest revision in migrations/versions
+SCHEMA_VERSION = "0003"  # the newest revision in migrations/versions
 
 # Columns of a node that save_node may set; the order is the order in diffs.
 NODE_COLUMNS = (
@@ -272,4 +272,49 @@ if sa is not None:
         sa.Column("id", _int, primary_key=True, autoincrement=False),
         sa.Column("seq", _int, nullable=False),
         sa.Column("hash", _text, nullable=False),
+    )
+    # What is to be flashed, and how far it is: see registry/firmware.py.
+    firmware_plans = _table(
+        "firmware_plans",
+        sa.Column("id", _int, primary_key=True),
+        _node_key(nullable=False),
+        sa.Column("baseline", _text, nullable=False),
+        sa.Column("digest", _text, nullable=False),
+        sa.Column("plan", _text, nullable=False),
+        sa.Column("state", _text, nullable=False),
+        sa.Column("reason", _text),
+        sa.Column("claim", _int, nullable=False),
+        sa.Column("health", _text),
+        sa.Column("actor", _text, nullable=False),
+        sa.Column("created", _text, nullable=False),
+        sa.Column("changed", _text, nullable=False),
+        sa.Column("ended", _text),
+        sa.Column("owner_host", _text, nullable=False),
+        sa.Column("owner_boot_id", _text, nullable=False),
+        sa.Column("owner_pid", _int, nullable=False),
+        sa.Column("owner_started", sa.BigInteger, nullable=False),
+        sa.Index("firmware_plans_serial", "serial", "id"),
+        # As with attempts: the database itself refuses a second open plan.
+        sa.Index(
+            "firmware_plans_open",
+            "serial",
+            unique=True,
+            sqlite_where=sa.text("ended IS NULL"),
+            postgresql_where=sa.text("ended IS NULL"),
+        ),
+    )
+    firmware_steps = _table(
+        "firmware_steps",
+        sa.Column("id", _int, primary_key=True),
+        sa.Column("plan", _int, sa.ForeignKey("firmware_plans.id"), nullable=False),
+        sa.Column("number", _int, nullable=False),
+        sa.Column("component", _text, nullable=False),
+        sa.Column("from_version", _text),
+        sa.Column("to_version", _text, nullable=False),
+        sa.Column("state", _text, nullable=False),
+        sa.Column("pushes", _int, nullable=False),
+        sa.Column("resets", _int, nullable=False),
+        sa.Column("detail", _text),
+        sa.Column("changed", _text, nullable=False),
+        sa.Index("firmware_steps_plan", "plan", "number", unique=True),
     )

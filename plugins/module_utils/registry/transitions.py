@@ -47,6 +47,14 @@ IN_SERVICE = "active"
 # silent_s: an owner on another machine cannot be looked at; after so long without a heartbeat it counts as dead. Stages that run one long call on
 # the node (roles, load) are silent for all of it.
 STAGES = {
+    "firmware": {
+        "start": ("manageable", "available"),
+        "working": "updating",
+        "end": "available",
+        "fail": "updating_failed",
+        "deadline_s": 14400,
+        "silent_s": 7200,
+    },
     "deploy": {
         "start": ("available",),
         "working": "deploying",
@@ -86,7 +94,7 @@ NEXT_STEP = {
     "verifying": "run the discover playbook: it goes on from here",
     "manageable": "run the discover playbook (or the firmware stage where a baseline is asked for)",
     "inspecting": "run the discover playbook: it goes on from here",
-    "updating": "wait for the update, then move it to available; when nobody updates it any more, move it to updating_failed",
+    "updating": "run the firmware playbook again",
     "available": "run the deploy playbook",
     "deploying": "run the deploy playbook again",
     "deployed": "run the software playbook",
@@ -110,7 +118,7 @@ NEXT_STEP = {
     },
     **{
         f"{state}_failed": f"remove the cause, then move it to {state} (try again) or manageable (start over) with node_lifecycle"
-        for state in ("updating", "draining", "servicing", "cleaning")
+        for state in ("draining", "servicing", "cleaning")
     },
 }
 
@@ -125,9 +133,6 @@ def _rows():
     yield "inspecting", "manageable", DISCOVER, "the hardware was read"
     yield "inspecting", "inspecting_failed", DISCOVER, "the hardware could not be read"
     yield "manageable", "available", DISCOVER, "no baseline is asked for, or it is met"
-    yield "manageable", "updating", OPERATOR, "a baseline is asked for and not met"
-    yield "updating", "available", OPERATOR, "the running versions equal the baseline"
-    yield "updating", "updating_failed", OPERATOR, ""
     for stage, row in STAGES.items():
         for start in row["start"]:
             if start != row["working"]:

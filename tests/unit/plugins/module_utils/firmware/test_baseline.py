@@ -4,7 +4,6 @@ from __future__ import annotations
 import copy
 
 import pytest
-from .conftest import SHA, component, document
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import (
     BaremetalError,
@@ -12,6 +11,8 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors im
     NotFound,
 )
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import baseline as subject
+
+from .conftest import SHA, component, document
 
 FILE = """
 schema: 1
@@ -26,19 +27,19 @@ platforms:
         inventory: ^BMC$
         wanted: "1.20"
         from: ">=1.10"
-        image: {path: bmc-1.20.bin, sha256: %(sha)s}
+        image: {path: bmc-1.20.bin, sha256: @SHA@}
         activation: bmc_reset
         order: 10
         hops:
-          - {from: "<1.10", via: "1.10", image: {url: "http://images/bmc-1.10.bin", sha256: %(sha)s}}
+          - {from: "<1.10", via: "1.10", image: {url: "http://images/bmc-1.10.bin", sha256: @SHA@}}
       bios:
         wanted: U32 v2.10 (01/01/2024)
         rule: hpe
-        image: {path: /abs/bios.bin, sha256: %(sha)s}
+        image: {path: /abs/bios.bin, sha256: @SHA@}
         activation: host_reboot
         requires: {bmc: ">=1.10"}
         can_brick: true
-""" % {"sha": SHA}
+""".replace("@SHA@", SHA)
 
 
 def test_a_whole_file(tmp_path):
@@ -149,7 +150,8 @@ def test_two_files_two_owners(tmp_path):
 def test_two_files_one_platform(tmp_path):
     head = FILE[: FILE.index("      bmc:")]
     (tmp_path / "a.yml").write_text(
-        head + "      nic: {wanted: '1', activation: host_reboot, image: {path: n, sha256: %s}}\n" % SHA
+        head
+        + "      nic: {wanted: '1', activation: host_reboot, image: {path: n, sha256: @SHA@}}\n".replace("@SHA@", SHA)
     )
     (tmp_path / "b.yml").write_text(FILE)
     (tmp_path / "notes.txt").write_text("not a baseline")

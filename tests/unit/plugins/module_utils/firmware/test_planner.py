@@ -242,10 +242,13 @@ def exhaustive(spec, versions):
                     for chosen in itertools.combinations(group, size):
                         new = {**state, **{name: following(name, state[name]) for name in chosen}}
                         key = tuple(new.values())
-                        if key not in seen and reset != "immediate":
-                            if any(spec[name]["activation"] == reset for name in chosen):
-                                seen.add(key)
-                                new_layer.append(new)
+                        if (
+                            key not in seen
+                            and reset != "immediate"
+                            and any(spec[name]["activation"] == reset for name in chosen)
+                        ):
+                            seen.add(key)
+                            new_layer.append(new)
         layer = new_layer
     return None
 
