@@ -11,7 +11,9 @@ author: aicluster contributors (@aicluster)
 description:
   - Makes an account present with a password, a role and a switch, or absent, and verifies it by reading back and by logging in.
   - Whether the password is right already is found out by logging in with it once, because a password cannot be read.
-  - Over IPMI only the password of an existing user can be set.
+  - What the BMC itself says it does not take (a role that it has not, a password too short or too long) fails before anything is sent, in check mode too.
+  - The password of a disabled account cannot be checked, so it is left as it is, with a warning.
+  - Over IPMI users have slots, at most 16 bytes of name and 20 of password, and the roles Administrator, Operator and ReadOnly (IPMI's user).
 extends_documentation_fragment:
   - aicluster.baremetal.bmc
 options:

@@ -33,7 +33,7 @@ options:
     default: none
   graceful_timeout:
     description:
-      - Seconds that the operating system has before O(fallback) acts.
+      - Seconds that the operating system has to shut down. Then O(fallback) acts, or the task fails with the code C(shutdown_ignored).
     type: float
     default: 120.0
   timeout:

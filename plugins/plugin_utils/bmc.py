@@ -43,7 +43,7 @@ class BmcAction(RegistryAction):
                 params[key] = self.variable(variable, params.get(key))
         usual = self.variable("bmc_protocol", "redfish")
         params["bmc_protocol"] = params.get("bmc_protocol") or usual
-        if not params.get("bmc_port") and params["bmc_protocol"] == usual:
+        if params.get("bmc_port") is None and params["bmc_protocol"] == usual:
             # The host's port belongs to its usual protocol; a task that asks for the other one gets that one's default.
             params["bmc_port"] = self.variable("bmc_port")
         if (
@@ -66,7 +66,7 @@ class BmcAction(RegistryAction):
                 str(self.credential(params["credential"]).get("password") or ""),
                 None,
             )
-        if params.get("bmc_port"):
+        if params.get("bmc_port") is not None:
             params["bmc_port"] = int(params["bmc_port"])
         return params
 
@@ -96,5 +96,11 @@ class BmcAction(RegistryAction):
         result.pop("warnings", None)  # the module's own copy of bmc_warnings
         result.pop("invocation", None)
         if result.get("failed") and "error" not in result and "sushy" in str(result.get("msg", "")):
-            raise errors.Unsupported("the delegate cannot run the module", host=self.far, seen=result["msg"])
+            raise errors.Unsupported(
+                "the delegate cannot run the module",
+                host=self.far,
+                thing=f"aicluster.baremetal.{self.MODULE}",
+                seen=result["msg"],
+                next_step="install sushy (and pyghmi for IPMI) for its Python, or leave delegate_to out",
+            )
         return result

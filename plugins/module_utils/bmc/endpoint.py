@@ -40,7 +40,7 @@ class Endpoint:
     """
 
     address: str
-    port: int = 0
+    port: int = None
     protocol: str = "redfish"
     username: str = ""
     password: str = field(default="", repr=False)
@@ -82,7 +82,7 @@ class Endpoint:
             )
         for limit in ("timeout", "connect_timeout", "read_timeout"):
             check_seconds(limit, getattr(self, limit), self.label)
-        port = self.port or DEFAULT_PORT[self.protocol]
+        port = DEFAULT_PORT[self.protocol] if self.port is None else self.port
         if not str(port).isdigit() or not 0 < int(port) < 65536:
             raise InvalidInput(
                 "there is no such port", host=self.label, thing="bmc_port", wanted="1 to 65535", seen=self.port

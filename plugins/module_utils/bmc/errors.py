@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
+
 from ..core.errors import BaremetalError, Refused
 
 
@@ -25,8 +27,12 @@ class HttpError(Refused):
     code = "bmc_refused"
 
     def __init__(self, message, *, status, messages=(), **parts):
+        parts.setdefault("seen", f"HTTP {status}")
         super().__init__(message, **parts)
         self.status, self.messages = status, list(messages)
+        if not self.next_step:
+            code, self.next_step = verdict(self)
+            self.code = parts.get("code") or code
 
     def names(self, prop):
         """True where a message of this error is about the property `prop`."""
@@ -39,6 +45,57 @@ class HttpError(Refused):
     def has(self, *message_keys):
         """True where a message id ends in one of `message_keys` ("PasswordChangeRequired")."""
         return any(item["id"].rsplit(".", 1)[-1] in message_keys for item in self.messages)
+
+
+# What a refusal means and what to do about it: (statuses, words in a message or its id, code, next step). The first row that fits counts.
+VERDICTS = (
+    (
+        (400, 403, 405, 501),
+        r"licen[sc]e|SFT-OOB-LIC|SFT-DCMS|not activated",
+        "license_required",
+        "the BMC wants a licence for this (Supermicro: SFT-OOB-LIC or SFT-DCMS-SINGLE); install it, or do it in another way",
+    ),
+    (
+        (403,),
+        r"",
+        "no_privilege",
+        "use an account with the role Administrator, or give this one the privilege that the BMC's message names",
+    ),
+    ((404,), r"", "not_found", "this BMC does not have it; check the id, or restart the BMC if it was there before"),
+    ((405, 501), r"", "not_offered", "this BMC does not offer this; newer BMC firmware may, and IPMI sometimes does"),
+    (
+        (409,),
+        r"",
+        "bmc_conflict",
+        "something else is under way on this BMC (a job, an update, a boot); wait until it is done and run again",
+    ),
+    ((412, 428), r"", "etag_refused", "the BMC accepts no form of its own ETag; update its firmware"),
+    ((429, 503), r"", "bmc_busy", "wait a minute and run again; a BMC that stays busy needs a restart (bmc_reset)"),
+    (
+        range(500, 600),
+        r"",
+        "bmc_failed",
+        "run again later; a BMC that stays like this needs a restart (bmc_reset); its event log may say why",
+    ),
+    (
+        (400,),
+        r"",
+        "bmc_refused",
+        "read the BMC's message: it names the property or value that it does not take; compare with what bmc_info shows",
+    ),
+)
+REFUSED = ("bmc_refused", "look at the BMC's event log, and at its web page for the same action")
+
+
+def verdict(error, is_page=False):
+    """(code, next step) for an HttpError. `is_page`: the answer was not JSON, so it may not be a Redfish service at all."""
+    words = " ".join(f"{item['id']} {item['text']}" for item in error.messages)
+    for statuses, pattern, code, next_step in VERDICTS:
+        if error.status in statuses and re.search(pattern, words, re.IGNORECASE):
+            if is_page:
+                next_step += "; check that the address is a Redfish service"
+            return code, next_step
+    return REFUSED
 
 
 def read_messages(body):

@@ -16,7 +16,7 @@ import socket
 import time
 
 from ..core.deadline import Deadline
-from ..core.errors import AuthenticationFailed, BaremetalError, NotFound, Refused, Unreachable, Unsupported
+from ..core.errors import AuthenticationFailed, BaremetalError, Refused, Unreachable, Unsupported
 from ..core.process import die_with_parent
 from ..core.redact import Redactor
 from .errors import AnswerLost
@@ -133,9 +133,9 @@ class _Worker:
         return {str(key): str(value) for key, value in info.items() if isinstance(value, (str, int))}
 
     def _uid(self, username):
-        """The user's id on the channel that we came in by (channel 0x0e), read without OEM helpers."""
+        """The user's id on the channel that we came in by (channel 0x0e), read without OEM helpers; for "" the first free one (1 has no name ever)."""
         most = self._raw(6, 0x44, [0x0E, 1])[0] & 0x3F
-        for uid in range(1, most + 1):
+        for uid in range(1 if username else 2, most + 1):
             try:
                 name = bytes(self._raw(6, 0x46, [uid])).split(b"\0")[0].decode("ascii", "replace")
             except pyghmi_exceptions.IpmiException:
@@ -144,13 +144,42 @@ class _Worker:
                 return uid
         return None
 
-    def set_password(self, username, password):
+    def get_user(self, username):
+        """{name, uid, privilege, enabled} or None. IPMI 2.0, 22.27: "no access" is how a user is switched off that keeps its name."""
         uid = self._uid(username)
         if uid is None:
             return None
-        raw = password.encode()
-        data = [uid | (0x80 if len(raw) > 16 else 0), 2] + list(raw.ljust(20 if len(raw) > 16 else 16, b"\0"))
-        self._raw(6, 0x47, data)
+        access = self._raw(6, 0x44, [0x0E, uid])
+        privilege = access[3] & 0x0F
+        return {
+            "name": username,
+            "uid": uid,
+            "privilege": privilege,
+            "enabled": access[1] >> 6 != 2 and privilege != 15,
+        }
+
+    def get_free_user(self):
+        return self._uid("")
+
+    def set_user(self, uid, name, password, privilege, enabled):
+        """Only what is not None. The privilege goes before the switch, so that a user never has more than it shall."""
+        if name is not None:
+            self._raw(6, 0x45, [uid, *name.encode().ljust(16, b"\0")])
+        if password is not None:
+            raw = password.encode()
+            long = len(raw) > 16
+            self._raw(6, 0x47, [uid | (0x80 if long else 0), 2, *raw.ljust(20 if long else 16, b"\0")])
+        if privilege is not None:
+            self._raw(6, 0x43, [0x80 | 0x20 | 0x10 | 0x0E, uid, privilege, 0])
+        if enabled is not None:
+            self._raw(6, 0x47, [uid, 1 if enabled else 0])
+        return uid
+
+    def clear_user(self, uid):
+        """IPMI has no deletion: the user is switched off, may nothing, and loses its name."""
+        self._raw(6, 0x47, [uid, 0])
+        self._raw(6, 0x43, [0x80 | 0x0E, uid, 15, 0])
+        self._raw(6, 0x45, [uid, *bytes(16)])
         return uid
 
 
@@ -162,6 +191,8 @@ def _serve(endpoint, channel):
             request = json.loads(line)
             try:
                 reply = {"value": getattr(worker, request["call"])(*request["args"])}
+            except IndexError:
+                reply = {"error": "the BMC's answer is shorter than IPMI says", "kind": "Short", "code": None}
             except Exception as error:  # the child has no other place to tell it
                 reply = {
                     "error": str(error) or type(error).__name__,
@@ -325,7 +356,15 @@ class IpmiClient:
                     next_step="run again: the present state is read first",
                 )
             raise self._unreachable(name, text)
-        raise Refused("the BMC refused an IPMI command", host=self.endpoint.label, thing=name, seen=text)
+        raise Refused(
+            "the BMC refused an IPMI command",
+            host=self.endpoint.label,
+            thing=f"IPMI {name}",
+            wanted="completion code 0",
+            seen=text,
+            next_step="check that the account's privilege allows it and that the BMC has this command; Redfish can do more",
+            code="bmc_refused",
+        )
 
     def _read_line(self, limit):
         end = time.monotonic() + limit
@@ -361,6 +400,9 @@ class IpmiClient:
     def read_power(self, fresh=True):
         return self.call("get_power")
 
+    def power_said(self):
+        return "no power state"
+
     def restart_marks(self, fresh=True):
         """What changes when the system restarts: IPMI shows only the power."""
         return (self.read_power(),)
@@ -394,8 +436,24 @@ class IpmiClient:
     def read_guid(self):
         return self.call("get_guid")
 
-    def set_password(self, username, password):
-        uid = self.call("set_password", username, password, write=True)
+    def read_user(self, username):
+        """{name, uid, privilege, enabled}, or None."""
+        return self.call("get_user", username)
+
+    def free_user(self):
+        uid = self.call("get_free_user")
         if uid is None:
-            raise NotFound("the BMC has no such IPMI user", host=self.endpoint.label, thing="username", wanted=username)
+            raise Refused(
+                "the BMC has no free IPMI user",
+                host=self.endpoint.label,
+                thing="users",
+                seen="all slots have a name",
+                next_step="remove one with bmc_account state: absent",
+            )
         return uid
+
+    def write_user(self, uid, name=None, password=None, privilege=None, enabled=None):
+        return self.call("set_user", uid, name, password, privilege, enabled, write=True)
+
+    def remove_user(self, uid):
+        return self.call("clear_user", uid, write=True)

@@ -16,7 +16,8 @@ from ..core.errors import AuthenticationFailed, BaremetalError, NotFound, Refuse
 from ..core.redact import Redactor
 from . import transform
 from .connector import Connector
-from .errors import AnswerLost, HttpError, TransportError, read_messages
+from .errors import AnswerLost, HttpError, TransportError, read_messages, verdict
+from .tls import fetch_fingerprint
 
 LOG = logging.getLogger(__name__)
 ROOT = "/redfish/v1/"
@@ -54,6 +55,19 @@ def etag_ladder(etag):
         forms = [etag, strong, strong.strip('"')]
     forms += ["*", None]
     return list(dict.fromkeys(forms))
+
+
+def trust_advice(code, shown=None):
+    """What to do about a BMC whose certificate is not accepted; `shown` is the fingerprint that it shows now."""
+    pin = f'bmc_fingerprint: "{shown}"' if shown else "bmc_fingerprint"
+    if code == "certificate_changed":
+        return (
+            "find out why (new BMC board, renewed certificate, somebody in between), on the BMC's own console; if the new one is right, replace the pin: "
+            f"task aicluster.baremetal.node with the node's serial and {pin}, or change bmc_fingerprint where the inventory sets it"
+        )
+    if code == "certificate_not_trusted":
+        return f"give bmc_ca_path, or, if that is the BMC's own certificate, pin it with {pin}"
+    return "an old BMC may need bmc_tls: legacy"
 
 
 class Answer:
@@ -337,13 +351,7 @@ class RedfishClient:
         )
         if response.status_code == 401:
             return self._denied(error)
-        if response.status_code == 404:
-            error.code = "not_found"
-        if response.status_code in (429, 503):
-            error.code, error.next_step = (
-                "bmc_busy",
-                "wait a minute and run again; a BMC that stays busy needs a restart",
-            )
+        error.code, error.next_step = verdict(error, body is ...)
         return error
 
     def _denied(self, error):
@@ -361,6 +369,7 @@ class RedfishClient:
             "the BMC wants this account's password changed before anything else",
             host=self.endpoint.label,
             thing=str(args[0]) if args else f"account {self.endpoint.username}",
+            seen="PasswordChangeRequired",
             next_step="rotate it with bmc_account or with the discover stage",
             code="password_change_required",
         )
@@ -376,17 +385,29 @@ class RedfishClient:
         )
 
     def _untrusted(self, error):
-        next_step = {
-            "certificate_changed": "find out why (new BMC board, new certificate, somebody in between); if it is right, forget the pin and discover again",
-            "certificate_not_trusted": "give bmc_ca_path, or pin the certificate with bmc_fingerprint",
-            "tls_handshake": "an old BMC may need bmc_tls: legacy",
-        }[error.code]
+        shown, seen = None, error.reason
+        if error.code in ("certificate_changed", "certificate_not_trusted"):
+            # One more handshake, in which nothing is sent: whoever has to decide needs to see which certificate it is.
+            try:
+                shown = fetch_fingerprint(
+                    self.endpoint.address,
+                    self.endpoint.port,
+                    min(self.endpoint.connect_timeout, max(1.0, self.deadline.remaining())),
+                )
+                seen = f"SHA-256 {shown}"
+            except BaremetalError as problem:
+                seen = f"{error.reason}; its fingerprint could not be read ({problem.seen or problem.message})"
         return Refused(
             f"the BMC is not trusted: {error.reason}",
             host=self.endpoint.label,
             thing=f"{self.endpoint.address} port {self.endpoint.port}",
-            wanted=f"SHA-256 {self.endpoint.fingerprint}" if self.endpoint.fingerprint else None,
-            next_step=next_step,
+            wanted=f"SHA-256 {self.endpoint.fingerprint}"
+            if self.endpoint.fingerprint
+            else "a certificate that can be verified"
+            if error.code == "certificate_not_trusted"
+            else "a TLS connection",
+            seen=seen,
+            next_step=trust_advice(error.code, shown),
             code=error.code,
         )
 
@@ -534,6 +555,7 @@ class RedfishClient:
                     "this Redfish service has no computer system",
                     host=self.endpoint.label,
                     thing="Systems",
+                    wanted="one computer system",
                     next_step="this is a switch, a power shelf or a chassis controller, not a server's BMC",
                 )
             self._system = transform.choose_system(found, self.endpoint.system_id, self.endpoint.label)
@@ -571,6 +593,8 @@ class RedfishClient:
                 "this system has no Reset action",
                 host=self.endpoint.label,
                 thing=transform.text(self.system(), "@odata.id"),
+                wanted="Actions/#ComputerSystem.Reset",
+                next_step="name the host's own system with system_id, or use IPMI for the power",
             )
         target = (
             transform.text(action, "target")
@@ -599,6 +623,13 @@ class RedfishClient:
     def read_power(self, fresh=True):
         system = self.refresh_system() if fresh and self._system is not None else self.system()
         return transform.power_word(system.get("PowerState"))
+
+    def power_said(self):
+        """The power state as the BMC gave it last, in words for an error."""
+        system = self._system or {}
+        if "PowerState" not in system:
+            return "no PowerState"
+        return f"PowerState {'null' if system['PowerState'] is None else system['PowerState']}"
 
     def reset(self, reset_type):
         target, unused = self.reset_action()

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..core.errors import InvalidInput
 from . import tls, transform
+from .endpoint import check_seconds
 
 MOST_ADDRESSES = 65536
 # RMCP presence ping (ASF 2.0, 3.2.4.2) and IPMI 2.0 22.13 Get Channel Authentication Capabilities, for channel "this one" and privilege administrator.
@@ -188,6 +189,7 @@ def scan(ranges, port=443, ipmi_port=623, timeout=1.5, concurrency=128):
 
     A BMC: {address, port, protocols, fingerprint, vendor, product, uuid, legacy_tls}; `others` answered TLS or TCP but are no BMC.
     """
+    check_seconds("scan_timeout", timeout)
     targets = parse_ranges(ranges, port)
     with ThreadPoolExecutor(max_workers=max(1, min(concurrency, len(targets) or 1))) as pool:
         waiting = [(target, pool.submit(probe, target[0], target[1], timeout)) for target in targets]

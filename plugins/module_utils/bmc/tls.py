@@ -107,4 +107,11 @@ def fetch_fingerprint(address, port, timeout=5.0):
                 seen=error,
                 next_step="check that the BMC is powered and reachable",
             )
-    raise Unreachable("the TLS handshake failed", host=address, thing=f"port {port}", seen=last, code="tls_handshake")
+    raise Unreachable(
+        "the TLS handshake failed",
+        host=address,
+        thing=f"port {port}",
+        seen=last,
+        next_step="check that a BMC listens there; one that knows only SSL 3 needs new firmware",
+        code="tls_handshake",
+    )

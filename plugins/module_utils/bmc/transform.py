@@ -95,7 +95,14 @@ def choose_system(systems, wanted=None, host=None):
         for item, name in zip(systems, ids):
             if name.lower() == str(wanted).lower():
                 return item
-        raise NotFound("this BMC has no such system", host=host, thing="system_id", wanted=wanted, seen=", ".join(ids))
+        raise NotFound(
+            "this BMC has no such system",
+            host=host,
+            thing="system_id",
+            wanted=wanted,
+            seen=", ".join(ids),
+            next_step="name one of these with system_id, or leave it out",
+        )
     if len(systems) == 1:
         return systems[0]
     pairs = [(item, name) for item, name in zip(systems, ids) if not NOT_HOST.match(name)] or list(zip(systems, ids))

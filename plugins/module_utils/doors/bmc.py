@@ -49,6 +49,10 @@ ACCOUNT = {
 }
 
 
+def _limit(params, usual):
+    return usual if params["timeout"] is None else params["timeout"]
+
+
 def _info(endpoint, params, check, fence):
     found = operations.info(endpoint, params["sections"], params["timeout"])
     return {
@@ -63,13 +67,13 @@ def _info(endpoint, params, check, fence):
 def _power(endpoint, params, check, fence):
     fallback = None if params["fallback"] == "none" else params["fallback"]
     return operations.power(
-        endpoint, params["state"], params["timeout"] or 300.0, fallback, params["graceful_timeout"], check, fence
+        endpoint, params["state"], _limit(params, 300.0), fallback, params["graceful_timeout"], check, fence
     )
 
 
 def _boot(endpoint, params, check, fence):
     return operations.boot(
-        endpoint, params["target"], params["once"], params["mode"], params["timeout"] or 60.0, check, fence
+        endpoint, params["target"], params["once"], params["mode"], _limit(params, 60.0), check, fence
     )
 
 
@@ -82,7 +86,7 @@ def _account(endpoint, params, check, fence):
         params["enabled"],
         params["state"],
         params["update_password"],
-        params["timeout"] or 60.0,
+        _limit(params, 60.0),
         check,
         fence,
     )
@@ -117,10 +121,10 @@ def endpoint_of(params, name=None):
             next_step="run the discover stage, which records the credential, or give one",
         )
     protocol = params.get("bmc_protocol") or "redfish"
-    more = {"timeout": params["timeout"]} if params.get("timeout") else {}
+    more = {"timeout": params["timeout"]} if params.get("timeout") is not None else {}
     return Endpoint(
         address=params.get("bmc_address"),
-        port=params.get("bmc_port") or DEFAULT_PORT[protocol],
+        port=DEFAULT_PORT[protocol] if params.get("bmc_port") is None else params["bmc_port"],
         protocol=protocol,
         username=params["bmc_username"],
         password=params.get("bmc_password") or "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
 from bmc_simulator import testing
 
@@ -48,3 +49,16 @@ def fresh():
     """A simulator of its own, for tests that change accounts."""
     with testing.running(1) as lab:
         yield lab
+
+
+def writes(lab, name="gpu01"):
+    """What was written to the BMC, "PATCH 1": method and last part of the path."""
+    return [f"{entry['method']} {entry['path'].rsplit('/', 1)[-1]}" for entry in lab.requests(name)]
+
+
+@pytest.fixture
+def off(bmc, there):
+    """The endpoint of a BMC whose server is off and has no boot override."""
+    operations.power(there, "off", interval=0.05)
+    operations.boot(there, "none", interval=0.05)
+    return there

@@ -18,7 +18,22 @@ def test_defaults():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"address": ""}, {"protocol": "ssh"}, {"tls": "maybe"}, {"tls": "pinned"}, {"fingerprint": "12"}]
+    "wrong",
+    [
+        {"address": ""},
+        {"protocol": "ssh"},
+        {"tls": "maybe"},
+        {"tls": "pinned"},
+        {"fingerprint": "12"},
+        {"timeout": 0},
+        {"timeout": -1},
+        {"timeout": float("nan")},
+        {"connect_timeout": 0},
+        {"read_timeout": -3},
+        {"port": 0},
+        {"port": 65536},
+        {"port": "https"},
+    ],
 )
 def test_what_cannot_be(wrong):
     with pytest.raises(errors.InvalidInput):

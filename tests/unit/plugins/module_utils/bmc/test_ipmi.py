@@ -25,6 +25,33 @@ class Server(FakeBmc):
     def power_on(self):
         if not deaf:
             super().power_on()
+    # the user table of IPMI 2.0, 22.26 to 22.30: [name, password, privilege, enabled]
+    users = {1: ['', '', 15, False], 2: ['admin', 'password', 4, True], 3: ['', '', 15, False]}
+    def handle_raw_request(self, request, session):
+        netfn, command, data = request['netfn'], request['command'], bytes(bytearray(request['data']))
+        if netfn != 6 or command not in (0x43, 0x44, 0x45, 0x46, 0x47):
+            return super().handle_raw_request(request, session)
+        user = self.users.get((data[1] if command in (0x43, 0x44) else data[0]) & 0x3f)
+        if user is None:
+            return session.send_ipmi_response(code=0xcc)
+        answer = []
+        if command == 0x44:
+            answer = [3, (0x40 if user[3] else 0x80) | 1, 0, 0x30 | user[2]]
+        elif command == 0x46:
+            answer = list(user[0].encode().ljust(16, bytes(1)))
+        elif deaf:
+            pass
+        elif command == 0x43:
+            user[2] = data[2] & 0x0f
+        elif command == 0x45:
+            user[0] = data[1:].rstrip(bytes(1)).decode()
+        elif data[1] & 3 == 2:
+            user[1] = data[2:].rstrip(bytes(1)).decode()
+        else:
+            user[3] = data[1] & 3 == 1
+        self.authdata.clear()
+        self.authdata.update({name: word for name, word, priv, on in self.users.values() if name and on and priv != 15})
+        session.send_ipmi_response(data=answer)
 server = Server({'admin': 'password'}, port=int(sys.argv[1]))
 print('up', flush=True)
 server.listen(1)
@@ -172,3 +199,43 @@ def test_what_ipmi_cannot_hold_is_refused_before_sending(key, value):
 def test_presence_is_asked_without_a_login(port, silent_port):
     assert scan.ipmi_presence(["127.0.0.1"], port, 1.0) == {"127.0.0.1"}
     assert scan.ipmi_presence(["127.0.0.1"], silent_port, 0.3) == set()
+
+
+# ---- accounts ---------------------------------------------------------------------------------------------------------------
+def test_accounts_over_ipmi():
+    with server() as number:
+        there = endpoint(number)
+        wanted = {"password": "Monitor-1234567890", "role": "ReadOnly"}
+        planned = operations.account(there, "monitor", check=True, **wanted)
+        assert planned.changed and planned.source == "ipmi" and "Monitor-1234567890" not in str(planned.plan.diff())
+        done = operations.account(there, "monitor", **wanted)
+        assert done.after == planned.after == {"username": "monitor", "role": "ReadOnly", "enabled": True}
+        assert not operations.account(there, "monitor", **wanted).changed
+        assert operations.account(there, "monitor", role="Operator").after["role"] == "Operator"
+        assert operations.account(there, "monitor", password="Short-123").changed
+        assert operations.account(there, "monitor", enabled=False).after["enabled"] is False
+        assert not operations.account(there, "monitor", enabled=False).changed
+        with pytest.raises(errors.Refused) as caught:
+            operations.account(there, "another", password="Another-12345")
+        assert "no free IPMI user" in str(caught.value)
+        assert operations.account(there, "monitor", state="absent").changed
+        assert not operations.account(there, "monitor", state="absent").changed
+        assert operations.account(there, "admin", password="Rotated-12345").changed
+        assert operations.can_log_in(there, "admin", "Rotated-12345")
+
+
+def test_what_ipmi_accounts_refuse(port):
+    there = endpoint(port)
+    for arguments in ({"role": "Auditor"}, {"password": "x" * 21}):
+        for check in (True, False):
+            with pytest.raises(errors.InvalidInput):
+                operations.account(there, "monitor", check=check, **arguments)
+    for change in ({"state": "absent"}, {"enabled": False}):
+        with pytest.raises(errors.Refused):
+            operations.account(there, "admin", **change)
+
+
+def test_an_ipmi_account_that_is_accepted_and_not_changed():
+    with server("deaf") as number, pytest.raises(errors.Refused) as caught:
+        operations.account(endpoint(number), "monitor", password="Monitor-12345", role="Operator", enabled=False)
+    assert caught.value.code == "accepted_not_moved"

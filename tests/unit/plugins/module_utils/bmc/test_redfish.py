@@ -316,3 +316,30 @@ def test_the_fence_is_asked_before_every_write_and_stops_it(bmc, there):
         with pytest.raises(errors.FencedOut):
             client.patch(system_uri(client), {"Boot": {}})
     assert len(writes(bmc)) == before
+
+
+def test_a_certificate_that_is_refused_is_shown_with_what_to_do(bmc):
+    shown = bmc["gpu01"].fingerprint
+    for fingerprint, code in (("ab" * 32, "certificate_changed"), (None, "certificate_not_trusted")):
+        with connect(endpoint(bmc, fingerprint=fingerprint)) as client, pytest.raises(errors.Refused) as caught:
+            client.system()
+        assert caught.value.code == code and shown in caught.value.seen and shown in caught.value.next_step
+    assert "aicluster.baremetal.node" in redfish.trust_advice("certificate_changed", shown)
+
+
+STATUSES = [400, 403, 404, 405, 409, 412, 428, 429, 500, 501, 503]
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("method", ["GET", "PATCH", "POST"])
+def test_every_refusal_says_what_was_seen_and_what_to_do(bmc, there, monkeypatch, status, method):
+    monkeypatch.setattr(redfish, "BACKOFF", ())
+    bmc.set_behaviour("gpu01", faults=[{"method": method, "path": ".*Systems/1.*", "status": status, "times": -1}])
+    with connect(there, Deadline(3, "test")) as client, pytest.raises(HttpError) as caught:
+        if method == "GET":
+            client.get(SYSTEM)
+        elif method == "PATCH":
+            client.patch(SYSTEM, {"AssetTag": "x"})
+        else:
+            client.post(SYSTEM + "/Actions/ComputerSystem.Reset", {"ResetType": "On"})
+    assert caught.value.seen.startswith(f"HTTP {status}") and caught.value.next_step and caught.value.code != "error"

@@ -1,0 +1,151 @@
+# What a BMC knows of its server, section by section. A section that cannot be read is empty and a warning, never an error.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ..core.deadline import Deadline
+from ..core.errors import AuthenticationFailed, BaremetalError, DeadlineExceeded, InvalidInput, Refused, Unreachable
+from . import connect, transform
+from .endpoint import check_seconds
+
+SECTIONS = ("system", "bmc", "processors", "memory", "nics", "drives", "gpus", "firmware", "boot")
+
+
+def info(endpoint, sections=None, deadline_s=None):
+    """The node's inventory by its BMC: a dict with the keys of SECTIONS (those asked for) plus `warnings`, `source` and `location`."""
+    sections = tuple(sections or SECTIONS)
+    unknown = [name for name in sections if name not in SECTIONS]
+    if unknown:
+        raise InvalidInput(
+            "there is no such section",
+            host=endpoint.label,
+            thing="sections",
+            wanted=", ".join(SECTIONS),
+            seen=", ".join(unknown),
+        )
+    limit = endpoint.timeout if deadline_s is None else deadline_s
+    check_seconds("timeout", limit, endpoint.label)
+    deadline = Deadline(limit, "the inventory", host=endpoint.label)
+    with connect(endpoint, deadline) as client:
+        if endpoint.protocol == "ipmi":
+            return _ipmi_info(client, sections)
+        if set(sections) - {"system", "bmc", "boot"}:
+            client.login()
+        return redfish_info(client, sections)
+
+
+def redfish_info(client, sections=SECTIONS):
+    """Inventory through an open Redfish client. A section that cannot be read is empty and a warning, never an error."""
+    system = client.system()
+    chassis = client.optional(transform.link(system, "Links", "Chassis"), "the chassis")
+    found = {}
+    readers = {
+        "system": lambda: transform.system_facts(system, chassis),
+        "bmc": client.identity,
+        "processors": lambda: transform.processors(_processors(client)),
+        "memory": lambda: transform.memory(client.members(transform.link(system, "Memory"), "the memory")),
+        "nics": lambda: transform.nics(
+            client.members(transform.link(system, "EthernetInterfaces"), "the network interfaces")
+        ),
+        "drives": lambda: transform.drives(_drives(client, system)),
+        "gpus": lambda: _gpus(client, system, chassis),
+        "firmware": lambda: transform.firmware(_firmware(client)),
+        "boot": lambda: transform.boot(client.boot_place()[0]),
+    }
+    # The firmware list takes minutes on some GPU servers: last, so that it costs no other section its time.
+    for name in sorted(sections, key=lambda section: section == "firmware"):
+        try:
+            found[name] = readers[name]()
+        except (AuthenticationFailed, Unreachable):
+            raise
+        except DeadlineExceeded as error:
+            found[name] = {} if name in ("system", "bmc", "boot") else []
+            client.warnings.append(f"{name}: not read within the time given ({error.seen})")
+        except BaremetalError as error:
+            found[name] = {} if name in ("system", "bmc", "boot") else []
+            client.warnings.append(f"{name}: {error}")
+    found["location"] = transform.location(chassis)
+    found["source"] = client.source
+    found["warnings"] = list(dict.fromkeys(client.warnings))
+    return found
+
+
+def _processors(client):
+    if client.seen_processors is None:
+        client.seen_processors = client.members(transform.link(client.system(), "Processors"), "the processors")
+    return client.seen_processors
+
+
+def _gpus(client, system, chassis):
+    """GPUs of the host's own processors, then of the other systems behind this BMC (HGX boards), then of the PCIe devices."""
+    items = [item for item in _processors(client) if transform.text(item, "ProcessorType") == "GPU"]
+    mine = transform.same_path(transform.text(system, "@odata.id"))
+    for other in client.systems_seen():
+        if transform.same_path(transform.text(other, "@odata.id")) != mine:
+            items += client.members(transform.link(other, "Processors"), "the processors of another system")
+    found = transform.gpus(items)
+    if not found:
+        uris = transform.links(system, "PCIeDevices")
+        devices = [client.optional(uri, "a PCIe device") for uri in uris[:64]]
+        if not uris:
+            devices = client.members(transform.link(chassis or {}, "PCIeDevices"), None)
+        found = transform.pcie_gpus([item for item in devices if item])
+    return found
+
+
+def _drives(client, system):
+    drives, seen = [], set()
+    for storage in client.members(transform.link(system, "Storage"), "the storage"):
+        uris = transform.links(storage, "Drives")
+        for uri in uris:
+            if transform.same_path(uri) in seen:
+                continue
+            seen.add(transform.same_path(uri))
+            drive = client.optional(uri, "a drive")
+            if drive:
+                drives.append(drive)
+    return drives
+
+
+def _firmware(client):
+    service = client.optional(transform.link(client.root(), "UpdateService"), None)
+    return client.members(transform.link(service or {}, "FirmwareInventory"), "the firmware inventory")
+
+
+def _ipmi_info(client, sections):
+    """The little that IPMI knows of a server; the sections that it cannot give are named in one warning."""
+    fru = _quietly(client, client.read_fru, {})
+    guid = _quietly(client, client.read_guid, "")
+    found = {}
+    if "system" in sections:
+        found["system"] = {
+            "id": None,
+            "manufacturer": fru.get("Manufacturer") or fru.get("Board manufacturer"),
+            "model": fru.get("Product name") or fru.get("Model"),
+            "serial": fru.get("Serial Number") or fru.get("Chassis serial number") or fru.get("Board serial number"),
+            "uuid": guid.lower() or None,
+            "sku": None,
+            "power": client.read_power(),
+            "bios_version": None,
+            "health": None,
+        }
+    if "bmc" in sections:
+        found["bmc"] = client.identity()
+    if "boot" in sections:
+        found["boot"] = _quietly(client, client.read_boot, {})
+    missing = [name for name in sections if name not in found]
+    for name in missing:
+        found[name] = []
+    if missing:
+        client.warnings.append("IPMI cannot tell: " + ", ".join(missing))
+    found["location"] = {"rack": None, "slot": None}
+    found["source"] = client.source
+    found["warnings"] = list(dict.fromkeys(client.warnings))
+    return found
+
+
+def _quietly(client, read, default):
+    try:
+        return read()
+    except Refused as error:
+        client.warnings.append(str(error))
+        return default

@@ -1,0 +1,224 @@
+# Power: on, off, graceful, reset, cycle. Observe, plan (pure), apply, verify; check mode stops before apply.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ..core.deadline import Deadline
+from ..core.errors import DeadlineExceeded, InvalidInput, Refused, Unreachable, Unsupported
+from ..core.plan import Change, Plan
+from . import connect
+from .endpoint import check_seconds
+from .errors import AnswerLost, HttpError
+from .result import Result, known_identity, read_until
+
+POWER_ACTIONS = ("on", "off", "graceful", "reset", "cycle")
+# What each action sends, in the order of preference. A graceful shutdown is never turned into a hard one unless asked (`fallback`).
+RESET_TYPES = {
+    "on": ("On", "ForceOn"),
+    "off": ("ForceOff",),
+    "graceful": ("GracefulShutdown",),
+    "reset": ("ForceRestart",),
+    "cycle": ("PowerCycle", "FullPowerCycle"),
+}
+# Seconds in which a restart must show itself where the BMC shows such a thing at all.
+RESTART_SHOWS_S = {"reset": 4.0, "cycle": 12.0}
+RESTART_MARK_S = 40.0
+SETTLE_S = 60.0
+
+
+def plan_power(present, wanted):
+    """Pure: the Plan for `wanted` with the power in state `present`. A restart of a server that is off means: switch it on."""
+    if wanted == "on":
+        return Plan([Change("power", present, "on")])
+    if wanted in ("off", "graceful"):
+        return Plan([Change("power", present, "off")])
+    return (
+        Plan([Change("power", present, "on")])
+        if present == "off"
+        else Plan([Change("power", present, f"on, after a {wanted}")])
+    )
+
+
+def power(endpoint, wanted, deadline_s=300.0, fallback=None, graceful_s=120.0, check=False, fence=None, interval=1.0):
+    """Bring the power to `wanted` (POWER_ACTIONS) and read it back until it is so.
+
+    A graceful shutdown has `graceful_s`; with `fallback="force"` one that is not offered, or not done by then, becomes a hard one, else it is an error.
+    `fence` is called before each write.
+    """
+    if wanted not in POWER_ACTIONS:
+        raise InvalidInput(
+            "there is no such power action",
+            host=endpoint.label,
+            thing="state",
+            wanted=", ".join(POWER_ACTIONS),
+            seen=wanted,
+        )
+    check_seconds("timeout", deadline_s, endpoint.label)
+    check_seconds("graceful_timeout", graceful_s, endpoint.label)
+    deadline = Deadline(deadline_s, f"power {wanted}", host=endpoint.label)
+    with connect(endpoint, deadline, fence) as client:
+        present = _settled(client, client.read_power(), deadline, interval)
+        plan = plan_power(present, wanted)
+        goal = "off" if wanted in ("off", "graceful") else "on"
+        result = Result(
+            plan.changed,
+            plan,
+            {"power": present},
+            {"power": goal if plan.changed else present},
+            client.warnings,
+            client.source,
+        )
+        if plan.changed and not check:
+            _apply_power(client, endpoint, present, wanted, goal, deadline, fallback, graceful_s, interval)
+        elif plan.changed and client.source == "redfish":
+            _reset_type(client, "on" if present == "off" and goal == "on" else wanted, fallback)
+        result.bmc = known_identity(client)
+        return result
+
+
+def _settled(client, present, deadline, interval):
+    """The power once it is on or off. A transition that is under way is waited out (bounded: some BMCs stay in PoweringOn for ever), and so is a BMC
+    that shows no power state; one that goes on showing none is an error, because nothing that is sent to it could be verified."""
+    part = Deadline(min(SETTLE_S, deadline.remaining()), "the power transition under way", host=client.endpoint.label)
+    while present not in ("on", "off") and not part.expired():
+        part._sleep(min(interval, max(0.01, part.remaining())))
+        try:
+            present = client.read_power()
+        except DeadlineExceeded:
+            break  # the time ended in the middle of the read; what was seen before it counts
+    settled = {"powering_on": "on", "powering_off": "off"}.get(present, present)
+    if settled not in ("on", "off"):
+        raise Refused(
+            "the BMC does not say whether the server is on or off, so nothing was sent to it",
+            host=client.endpoint.label,
+            thing="power state",
+            wanted=f"On or Off within {part.seconds:.0f} s",
+            seen=client.power_said(),
+            next_step="restart the BMC, or ask it by IPMI (bmc_protocol: ipmi)",
+            code="power_unknown",
+        )
+    return settled
+
+
+def _reset_type(client, action, fallback=None):
+    """The Redfish ResetType for an action, from what the BMC allows. No equivalent is invented."""
+    target, allowed = client.reset_action()
+    names = RESET_TYPES[action] + (("ForceOff",) if action == "graceful" and fallback == "force" else ())
+    if allowed is None:
+        return names[0]
+    for name in names:
+        if name in allowed:
+            return name
+    if action == "cycle" and "ForceOff" in allowed and ("On" in allowed or "ForceOn" in allowed):
+        return None  # off and on again, each verified: what a power cycle is
+    raise Unsupported(
+        "the BMC does not offer this",
+        host=client.endpoint.label,
+        thing=f"power {action}",
+        wanted=" or ".join(names),
+        seen=", ".join(allowed),
+        next_step="fallback: force allows a hard power-off"
+        if action == "graceful"
+        else "use one of the actions that it lists",
+    )
+
+
+def _apply_power(client, endpoint, present, wanted, goal, deadline, fallback, graceful_s, interval):
+    action = "on" if goal == "on" and present == "off" else wanted
+    if client.source == "redfish":
+        name = _reset_type(client, action, fallback)
+        if name is None:
+            action = "on"
+            _send_power(client, "ForceOff")
+            _await_power(client, "off", deadline, interval, "ForceOff")
+            name = _reset_type(client, "on")
+    else:
+        name = action
+    restarts = action in RESTART_SHOWS_S
+    marks = client.restart_marks(fresh=False) if restarts else None
+    lost = _send_power(client, name)
+    if restarts:
+        _await_restart(client, action, marks, deadline, interval, lost)
+    if wanted == "graceful" and name in ("GracefulShutdown", "graceful"):
+        part = Deadline(min(graceful_s, deadline.remaining()), "graceful shutdown", host=endpoint.label)
+        try:
+            _await_power(client, goal, part, interval, name, lost)
+            return
+        except DeadlineExceeded as error:
+            if fallback != "force":
+                error.message = f"the operating system did not shut down within {part.seconds:.0f} s"
+                error.code = "shutdown_ignored"
+                error.next_step = "look at its console; fallback: force cuts the power when graceful_timeout is over, state: off cuts it at once"
+                raise
+            client.warnings.append(
+                f"the operating system did not shut down within {part.seconds:.0f} s, the power was cut as fallback: force asks"
+            )
+            name = "ForceOff" if client.source == "redfish" else "off"
+            lost = _send_power(client, name)
+    _await_power(client, goal, deadline, interval, name, lost)
+
+
+def _await_restart(client, action, marks, deadline, interval, lost):
+    """The power reads "on" before and after a restart, so a sign of it is awaited first.
+
+    A BMC that has LastResetTime must move it; many have no sign at all, then the result says that only the power was verified.
+    """
+    certain = bool(marks[1:2] and marks[1])
+    limit = min(RESTART_MARK_S if certain else RESTART_SHOWS_S[action], deadline.remaining())
+    part = Deadline(limit, f"a sign of the {action}", host=client.endpoint.label)
+    while not part.expired():
+        try:
+            if client.restart_marks() != marks:
+                return
+        except (Unreachable, HttpError) as error:
+            if isinstance(error, HttpError) and error.status < 500:
+                raise
+        part._sleep(min(interval, 0.5, max(0.01, part.remaining())))
+    if lost is not None:
+        raise lost
+    if certain:
+        raise DeadlineExceeded(
+            "the BMC accepted it but the server did not restart",
+            host=client.endpoint.label,
+            thing=f"power ({action})",
+            wanted=f"another LastResetTime within {limit:.0f} s",
+            seen=marks[1],
+            next_step="look at the BMC's event log; if it accepts and ignores requests, restart the BMC",
+            code="accepted_not_moved",
+        )
+    client.warnings.append(
+        f"the BMC accepted the {action} and shows no sign of it; only that the power is on was verified"
+    )
+
+
+def _send_power(client, name):
+    """Send once. A lost answer is not an error yet: what counts is what is read afterwards. Returns the AnswerLost, or None."""
+    try:
+        if client.source == "redfish":
+            client.reset(name)
+        else:
+            client.send_power(name)
+    except AnswerLost as error:
+        client.warnings.append(f"the answer to {name} was lost; the power state was read instead")
+        return error
+    except HttpError as error:
+        if error.status in (400, 409) and error.has("NoOperation", "ResourceInUse"):
+            return None
+        raise
+    return None
+
+
+def _await_power(client, goal, deadline, interval, sent, lost=None):
+    read_until(
+        client,
+        deadline,
+        client.read_power,
+        lambda seen: seen == goal,
+        thing=f"power ({sent})",
+        wanted=f"{goal} within {deadline.seconds:.0f} s",
+        message="the BMC accepted it but the power has not moved"
+        if lost is None
+        else "the answer was lost and the power has not moved",
+        next_step="look at the BMC's event log; if it accepts and ignores requests, restart the BMC",
+        interval=interval,
+        describe=lambda seen: client.power_said() if seen == "unknown" else seen,
+    )
