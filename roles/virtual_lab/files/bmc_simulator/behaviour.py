@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+# FullPowerCycle takes mains power away: offered where a profile says so
 RESET_TYPES = (
     "On",
     "ForceOn",
@@ -42,7 +43,9 @@ SWITCHES: dict[str, Switch] = {
     "graceful_ignored": Switch("bool", False, "The operating system ignores the power button."),
     "intermediate_power_states": Switch("bool", False, "PowerState shows PoweringOn and PoweringOff during the lag."),
     "accept_and_do_nothing": Switch("list", [], "Writes of these kinds are accepted and not carried out.", WRITES),
-    "reset_types": Switch("list", list(RESET_TYPES), "Reset types that the system offers.", RESET_TYPES),
+    "reset_types": Switch(
+        "list", list(RESET_TYPES), "Reset types that the system offers.", (*RESET_TYPES, "FullPowerCycle")
+    ),
     "boot_targets": Switch("list", list(BOOT_TARGETS), "Boot targets that the system offers.", BOOT_TARGETS),
     "boot_mode": Switch(
         "text",
@@ -59,6 +62,9 @@ SWITCHES: dict[str, Switch] = {
         "no",
         "A GPU baseboard is listed as a second system, before or after the host.",
         ("no", "hgx_first", "hgx_last"),
+    ),
+    "aux_power_reset": Switch(
+        "bool", False, "The chassis has the OEM action NvidiaChassis.AuxPowerReset; it wants the server off."
     ),
     # sessions and accounts
     "session_limit": Switch("int", 0, "Open sessions allowed; 0 takes bmc.session_limit."),
@@ -113,8 +119,22 @@ SWITCHES: dict[str, Switch] = {
     "task_without_location": Switch("bool", False, "202 carries the task in the body only, without Location."),
     "update_methods": Switch("list", list(UPDATE_METHODS), "Update methods offered.", UPDATE_METHODS),
     "update_without_effect": Switch("bool", False, "An update completes, the version stays."),
+    "task_lies": Switch(
+        "text",
+        "no",
+        "For task_lie_s before an update is really written, its task shows 100 % (percent) or is even Completed (state).",
+        ("no", "percent", "state"),
+    ),
+    "task_lie_s": Switch("number", 3.0, "Seconds of task_lies."),
+    "update_exclusive": Switch("bool", False, "A second update while one runs gets 503."),
+    "downgrade_refused": Switch("bool", False, "An image older than what runs is refused, unless ForceUpdate is sent."),
+    "upload_cut_after": Switch("int", 0, "The connection is cut after this many bytes of an image (0: never)."),
+    "upload_cut_times": Switch("int", -1, "How many uploads are cut (counts down; -1: all)."),
     "manager_reset_s": Switch("number", 2.0, "Seconds that the BMC is away after Manager.Reset or its own update."),
 }
+
+
+_COUNTDOWNS = ("answer_lost_after_post", "upload_cut_times")
 
 
 class BehaviourError(ValueError):
@@ -184,7 +204,7 @@ def check_value(name: str, value: Any) -> Any:
                 or (switch.kind == "int" and not isinstance(value, int))
             ):
                 raise BehaviourError("wants a whole number" if switch.kind == "int" else "wants a number")
-            if value < 0 and name != "answer_lost_after_post":
+            if value < 0 and name not in _COUNTDOWNS:
                 raise BehaviourError("must not be negative")
         elif switch.kind == "list":
             value = _as_list(value, switch)

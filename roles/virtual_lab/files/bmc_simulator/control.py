@@ -121,6 +121,20 @@ async def events(simulator: Simulator, message: Json) -> Any:
 
 
 @op
+async def images(simulator: Simulator, message: Json) -> Any:
+    """Images that arrived whole, per BMC; those without any are left out."""
+    found = {node.name: node.__dict__.get("images") for node in _nodes(simulator, message)}
+    return {name: rows for name, rows in found.items() if rows}
+
+
+@op
+async def cut_power(simulator: Simulator, message: Json) -> Any:
+    """A hand at the plug: `ac_cycle` (default) or `aux_cycle`."""
+    for node in _nodes(simulator, message):
+        node.cut_power(message.get("kind", "ac_cycle"))
+
+
+@op
 async def behaviour(simulator: Simulator, message: Json) -> Any:
     return simulator.node(message["node"]).behaviour.as_dict()
 
@@ -199,7 +213,7 @@ async def ipmi_get(simulator: Simulator, message: Json) -> Any:
         "power": "on" if node.driver.running else "off",
         "override": dict(node.override),
         "guid": node.config["uuid"],
-        "version": node.firmware["BMC"],
+        "version": node.firmware.get("BMC", "1.0.0"),
         "delay": node.behaviour.delay_s,
         "hardware": {"serial": node.config["serial"]},
     }

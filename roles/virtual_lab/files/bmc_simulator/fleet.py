@@ -27,6 +27,7 @@ from typing import Any
 
 from .behaviour import BehaviourError, check_value
 from .certificate import Authority, fingerprint
+from .firmware import DEFAULTS, components
 from .hardware import GPU_PROFILES
 from .node import Node
 from .schema import SchemaError, parse_size
@@ -59,7 +60,7 @@ GROUP_KEYS = {
     "behaviour",
     "power",
     "hardware",
-    "firmware",
+    "components",
     "rack_size",
     "tls",
     "ipmi",
@@ -130,6 +131,9 @@ class NodeConfig(dict):
     def _behaviour(self) -> Json:
         return self.group.fleet.behaviour_of(self.group, self.number)
 
+    def _components(self) -> Json:
+        return {}
+
     def _driver(self) -> str:
         return "none"
 
@@ -190,6 +194,12 @@ class Group:
                 self.behaviour[name] = check_value(name, setting)
             except BehaviourError as error:
                 problems.append(f"groups[{index}].behaviour: {error}")
+        self.components = DEFAULTS
+        try:
+            self.components = components(value.get("components", {}))
+        except ValueError as error:
+            problems.append(f"groups[{index}].components: {error}")
+        self.versions = {name: row.version for name, row in self.components.items()}
         if problems:
             raise SchemaError(problems)
 
@@ -405,6 +415,7 @@ class Fleet:
             for group in self.groups:
                 for config in group:
                     node = Node(config, self.lab)
+                    node.components, node.firmware = group.components, group.versions
                     front = self.fronts[node.name] = FleetFront(node, self)
                     await front.update()
             self.write_endpoints()

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import firmware
 from .behaviour import Behaviour
 from .drivers import Boot, Driver, DriverError, make_driver
 from .journal import Journal, now_text
@@ -44,7 +45,6 @@ BIOS_CHOICES: dict[str, tuple[str, ...]] = {
         ("Enabled", "Disabled"),
     ),
 }
-FIRMWARE_DEFAULTS = {"BMC": "1.0.0", "BIOS": "1.0.0", "CPLD": "1.0.0"}
 PRIVILEGES = {
     "Administrator": ("Login", "ConfigureManager", "ConfigureUsers", "ConfigureComponents", "ConfigureSelf"),
     "Operator": ("Login", "ConfigureComponents", "ConfigureSelf"),
@@ -182,7 +182,21 @@ class Node:
     @functools.cached_property
     def firmware(self) -> dict[str, str]:
         """Running versions by component; replaced as a whole."""
-        return FIRMWARE_DEFAULTS
+        return {name: component.version for name, component in self.components.items()}
+
+    @functools.cached_property
+    def components(self) -> dict[str, firmware.Component]:
+        """What the firmware inventory lists."""
+        return firmware.components(self.config["components"])
+
+    def component_named(self, identity: str) -> str | None:
+        """The component with this id in the firmware inventory."""
+        return next((name for name, row in self.components.items() if (row.id or name) == identity), None)
+
+    @functools.cached_property
+    def images(self) -> list[dict[str, Any]]:
+        """Every image that arrived whole: component, version, method, bytes, and what became of it."""
+        return []
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
@@ -222,7 +236,11 @@ class Node:
             self.accounts = {entry["id"]: Account(**entry) for entry in stored["accounts"]}
             self.override, self.boot_order = stored["override"], stored["boot_order"]
             self.bios, self.bios_pending = stored["bios"], stored["bios_pending"]
-            self.firmware, self.firmware_pending = stored["firmware"], stored["firmware_pending"]
+            # a component that the description has gained since is there, one that it has lost is not
+            self.firmware = {name: stored["firmware"].get(name, version) for name, version in self.firmware.items()}
+            self.firmware_pending = {
+                name: version for name, version in stored["firmware_pending"].items() if name in self.firmware
+            }
             self.settings.update(stored["settings"])
             self.media, self.stored_power = stored["media"], stored["power"]
             self.counters.update(stored["counters"])
@@ -330,6 +348,9 @@ class Node:
         self.spawn(self._reset(kind), f"reset {kind}")
 
     async def _reset(self, kind: str) -> None:
+        if kind == "FullPowerCycle":
+            self.cut_power("ac_cycle")
+            return
         async with self._power_lock:
             running = self.driver.running
             if kind == "PushPowerButton":
@@ -453,9 +474,14 @@ class Node:
             self.event("bios_applied", attributes=sorted(self.bios_pending))
             self.bios = {**self.bios, **self.bios_pending}
             self.bios_pending = {}
-        for component in [name for name in self.firmware_pending if name != "BMC"]:
-            self.firmware = {**self.firmware, component: self.firmware_pending.pop(component)}
-            self.event("firmware_activated", component=component, version=self.firmware[component])
+        self.activate("host_reboot")
+
+    def activate(self, cause: str) -> None:
+        """A reset of this kind happens: images that waited for it, or for a lesser one, run from now on."""
+        for name in list(self.firmware_pending):
+            if self.components[name].activation in firmware.COVERS[cause]:
+                self.firmware = {**self.firmware, name: self.firmware_pending.pop(name)}
+                self.event("firmware_activated", component=name, version=self.firmware[name])
 
     # ---- accounts and sessions -----------------------------------------------------------------
 
@@ -563,20 +589,47 @@ class Node:
         return task
 
     def stage_firmware(self, component: str, version: str) -> None:
-        """A new image was written: the BMC restarts with it at once, everything else waits for the next boot."""
+        """A new image was written; it runs after the reset that its component needs."""
         if self.behaviour.update_without_effect:
             return
         if component not in self.firmware:
             raise ValueError(f"this server has no component {component}")
         self.event("firmware_written", component=component, version=version)
         self.firmware_pending[component] = version
-        if component == "BMC":
-            self.firmware = {**self.firmware, "BMC": self.firmware_pending.pop("BMC")}
-            self.restart_bmc()
-        elif not self.driver.running:
-            self._apply_pending()
+        row = self.components[component]
+        if row.activation == "immediate":
+            self.activate("immediate")
+        elif row.activation == "host_reboot" and not self.driver.running:
+            # nothing uses it while the server is off
+            self.activate("host_reboot")
+        elif row.auto:
+            {
+                "bmc_reset": self.restart_bmc,
+                "host_reboot": lambda: self.request_reset("ForceRestart"),
+                "aux_cycle": lambda: self.cut_power("aux_cycle"),
+                "ac_cycle": lambda: self.cut_power("ac_cycle"),
+            }[row.activation]()
 
-    def restart_bmc(self) -> None:
+    def cut_power(self, cause: str) -> None:
+        """Power goes away and comes back for the whole server, BMC included: `ac_cycle` or `aux_cycle`."""
+        self.event(cause)
+
+        async def cut() -> None:
+            async with self._power_lock:
+                was_on = self.driver.running
+                if was_on:
+                    await self._power_off(cause)
+                self._apply_pending()
+                self.activate(cause)
+                self.restart_bmc(cause)
+                policy = self.settings["power_restore"]
+                if policy == "AlwaysOn" or (was_on and (policy == "LastState" or cause == "aux_cycle")):
+                    await asyncio.sleep(self.behaviour.power_lag_s)
+                    await self._power_on()
+
+        self.spawn(cut(), cause)
+
+    def restart_bmc(self, cause: str = "bmc_reset") -> None:
         """The BMC goes away for a while and forgets its sessions and tasks; the server behind it runs on."""
         self.event("bmc_reset")
         self.save()
@@ -584,6 +637,7 @@ class Node:
         async def restart() -> None:
             # the answer to the request that asked for it still has to go out
             await asyncio.sleep(0.2)
+            self.activate(cause)
             self.drop_sessions()
             self.away_until = time.monotonic() + self.behaviour.manager_reset_s
             await self._reachability()

@@ -29,6 +29,8 @@ ACCOUNTS, ROLES = f"{V1}/AccountService/Accounts", f"{V1}/AccountService/Roles"
 SESSIONS = f"{V1}/SessionService/Sessions"
 TASKS, MONITORS = f"{V1}/TaskService/Tasks", f"{V1}/TaskService/TaskMonitors"
 UPDATE = f"{V1}/UpdateService"
+CHASSIS_RESETS = ("PowerCycle", "FullPowerCycle")
+AUX_RESET, AUX_RESETS = "NvidiaChassis.AuxPowerReset", ("AuxPowerCycle", "AuxPowerCycleForce")
 BIOS_REGISTRY = "BiosAttributeRegistry.v1_0_0"
 VERSIONS = {
     "ServiceRoot": "v1_15_0",
@@ -460,7 +462,7 @@ def system_resource(node: Node, path: str, system: str) -> Json | None:
         **last_reset(node),
         "PowerRestorePolicy": node.settings["power_restore"],
         "LocationIndicatorActive": node.settings["indicator"],
-        "BiosVersion": node.firmware["BIOS"],
+        "BiosVersion": node.firmware.get("BIOS"),
         "Status": {**ok("Enabled" if on else "Disabled"), "HealthRollup": "OK"},
         "ProcessorSummary": {
             "Count": 1,
@@ -856,7 +858,7 @@ def manager_resource(node: Node, path: str) -> Json:
         "ManagerType": "BMC",
         "Manufacturer": hardware.MANUFACTURER,
         "Model": "Simulated BMC",
-        "FirmwareVersion": node.firmware["BMC"],
+        "FirmwareVersion": node.firmware.get("BMC"),
         "PowerState": "On",
         "UUID": str(uuid.uuid5(uuid.UUID(node.config["uuid"]), "bmc")),
         "ServiceEntryPointUUID": str(uuid.uuid5(uuid.UUID(node.config["uuid"]), "bmc")),
@@ -994,8 +996,13 @@ def chassis_resource(node: Node, path: str) -> Json:
         "Actions": {
             "#Chassis.Reset": {
                 "target": f"{path}/Actions/Chassis.Reset",
-                "ResetType@Redfish.AllowableValues": ["PowerCycle"],
-            }
+                "ResetType@Redfish.AllowableValues": list(CHASSIS_RESETS),
+            },
+            **(
+                {"Oem": {f"#{AUX_RESET}": {"target": f"{path}/Actions/Oem/{AUX_RESET}"}}}
+                if node.behaviour.aux_power_reset
+                else {}
+            ),
         },
         "Oem": simulated(),
     }
@@ -1039,24 +1046,32 @@ def update_service(node: Node, path: str) -> Json:
 
 @resource(f"{UPDATE}/FirmwareInventory")
 def firmware_collection(node: Node, path: str) -> Json:
-    return collection(path, "SoftwareInventory", list(node.firmware), "Firmware Inventory")
+    names = [row.id or name for name, row in node.components.items()]
+    return collection(path, "SoftwareInventory", names, "Firmware Inventory")
 
 
-@resource(UPDATE + "/FirmwareInventory/{component}")
-def firmware_resource(node: Node, path: str, component: str) -> Json | None:
-    if component not in node.firmware:
+@resource(UPDATE + "/FirmwareInventory/{identity}")
+def firmware_resource(node: Node, path: str, identity: str) -> Json | None:
+    component = node.component_named(identity)
+    if component is None:
         return None
-    related = {"BMC": M, "BIOS": f"{S}/Bios", "CPLD": C}.get(component, C)
-    return {
+    row = node.components[component]
+    body = {
         "@odata.id": path,
         "@odata.type": kind("SoftwareInventory"),
-        "Id": component,
-        "Name": f"{component} firmware",
-        "Updateable": True,
+        "Id": identity,
+        "Name": row.name or f"{component} firmware",
+        "Updateable": row.updateable,
         "Version": node.firmware[component],
         "SoftwareId": f"SIM-{component}",
-        "Manufacturer": hardware.MANUFACTURER,
+        "Manufacturer": row.manufacturer or hardware.MANUFACTURER,
         "Status": ok(),
-        "RelatedItem": [link(related)],
+        "RelatedItem": [link(f"{V1}/{row.related or 'Chassis/' + CHASSIS}")],
         "RelatedItem@odata.count": 1,
     }
+    if component in node.firmware_pending:
+        # what is written and waits for its reset
+        body["Oem"] = {
+            "AICluster": {"@odata.type": "#AICluster.v1_0_0.Staged", "StagedVersion": node.firmware_pending[component]}
+        }
+    return body

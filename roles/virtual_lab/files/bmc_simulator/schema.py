@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .behaviour import BehaviourError, check_value
+from .firmware import components
 from .hardware import FAULT, GPU_PROFILES
 
 REQUIRED = object()
@@ -125,6 +126,7 @@ NODE = {
     "gpu_profile": Field((str, type(None)), None, _choice(None, *GPU_PROFILES)),
     "fault": Field((str, type(None)), None, _fault),
     "behaviour": Field(dict, {}),
+    "components": Field(dict, {}),
     "root": Field((str, type(None)), None),
     "power": Field(str, "off", _choice("on", "off")),
 }
@@ -257,6 +259,10 @@ class _Checker:
                 check_value(name, setting)
             except BehaviourError as error:
                 self.complain(f"{where}.behaviour", str(error))
+        try:
+            components(node["components"] or {})
+        except ValueError as error:
+            self.complain(f"{where}.components", str(error))
         if node["driver"] == "nspawn" and not node["root"]:
             self.complain(
                 f"{where}.root", "is needed by the nspawn driver: the directory that holds the operating system"

@@ -463,6 +463,9 @@ class Service:
             nonlocal size
             while block := await read(2**18):
                 size += len(block)
+                if self._upload_is_cut(size):
+                    request.transport.abort()
+                    raise ConnectionResetError("the upload was cut, as the behaviour wants it")
                 if size > MAX_IMAGE:
                     raise Problem("PayloadTooLarge")
                 handle.write(block)
@@ -480,6 +483,16 @@ class Service:
         if not size:
             call.upload.unlink(missing_ok=True)
             call.upload = None
+
+    def _upload_is_cut(self, size: int) -> bool:
+        behaviour = self.node.behaviour
+        times = behaviour.upload_cut_times
+        if not behaviour.upload_cut_after or size < behaviour.upload_cut_after or not times:
+            return False
+        if times > 0:
+            behaviour.set({"upload_cut_times": times - 1})
+        self.node.stats["uploads_cut"] += 1
+        return True
 
     @staticmethod
     async def _receive_parts(request: web.BaseRequest, call: Call, store: Callable[..., Any]) -> None:

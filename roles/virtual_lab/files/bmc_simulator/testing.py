@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .control import Control, ControlError
-from .writes import FIRMWARE_MAGIC
+from .firmware import make_image
 
 USERNAME, PASSWORD = "admin", "factory-secret"
 PACKAGE_PARENT = pathlib.Path(__file__).resolve().parents[1]
@@ -88,10 +88,8 @@ def node_config(number: int = 1, lab: str = "test", **changes: Any) -> dict[str,
     return config
 
 
-def firmware_image(component: str, version: str, size: int = 4096) -> bytes:
-    """An image that the simulated update service takes."""
-    head = FIRMWARE_MAGIC + json.dumps({"component": component, "version": version}).encode() + b"\n"
-    return head + bytes(max(0, size - len(head)))
+# an image that the simulated update service takes: firmware_image("BIOS", "2.0", accepts=[">=1.5"])
+firmware_image = make_image
 
 
 class Lab:
@@ -201,6 +199,10 @@ class FleetLab(Lab):
 
     def counters(self, node: str) -> dict[str, int]:
         return self.control.call("counters", node=node)[node]
+
+    def images(self) -> dict[str, list[dict[str, Any]]]:
+        """Images that arrived whole, by BMC."""
+        return self.control.call("images")
 
     def totals(self) -> dict[str, Any]:
         return self.control.call("totals")

@@ -13,12 +13,10 @@ from typing import Any
 
 import aiohttp
 
-from . import resources
+from . import firmware, resources
 from .messages import Problem, error_body, info
 from .node import BIOS_CHOICES, BIOS_DEFAULTS, PRIVILEGES, Account, Node, Task
 from .resources import ACCOUNTS, MONITORS, SESSIONS, TASKS, UPDATE, V1, C, Json, M, S
-
-FIRMWARE_MAGIC = b"AICLUSTER-FIRMWARE 1\n"
 
 
 @dataclass
@@ -389,7 +387,21 @@ async def reset_system(call: Call) -> Answer:
 
 @write("POST", f"{C}/Actions/Chassis.Reset", "ConfigureComponents")
 async def reset_chassis(call: Call) -> Answer:
-    call.node.request_reset(choice(call, "Chassis.Reset", "ResetType", ("PowerCycle",)))
+    call.node.request_reset(choice(call, "Chassis.Reset", "ResetType", resources.CHASSIS_RESETS))
+    return Answer()
+
+
+@write("POST", f"{C}/Actions/Oem/{resources.AUX_RESET}", "ConfigureComponents")
+async def aux_power_reset(call: Call) -> Answer:
+    node = call.node
+    if not node.behaviour.aux_power_reset:
+        raise Problem("ResourceMissingAtURI", call.path)
+    kind = choice(call, resources.AUX_RESET, "ResetType", resources.AUX_RESETS)
+    if node.driver.running and kind == "AuxPowerCycle":
+        # seen on GB200: refused unless the chassis is off
+        raise Problem("ActionParameterNotSupported", "ResetType", resources.AUX_RESET)
+    if "power" not in node.behaviour.accept_and_do_nothing:
+        node.cut_power("aux_cycle")
     return Answer()
 
 
@@ -687,44 +699,62 @@ async def patch_manager_nic(call: Call) -> Answer:
 # ---- updates -----------------------------------------------------------------------------------
 
 
-def read_firmware(path: pathlib.Path) -> tuple[str, str]:
-    """Component and version of a firmware image: a magic line, then one line of JSON; raises ValueError."""
-    with path.open("rb") as handle:
-        if handle.readline(64) != FIRMWARE_MAGIC:
-            raise ValueError("the image is not a firmware image of this server")
-        try:
-            head = json.loads(handle.readline(4096))
-            return str(head["component"]), str(head["version"])
-        except (ValueError, KeyError, TypeError):
-            raise ValueError("the head of the firmware image is damaged") from None
-
-
 def start_update(
-    node: Node, name: str, obtain: Callable[[pathlib.Path], Awaitable[pathlib.Path]], targets: list[str]
+    node: Node,
+    method: str,
+    obtain: Callable[[pathlib.Path], Awaitable[pathlib.Path]],
+    targets: list[str],
+    force: bool = False,
 ) -> Answer:
-    """An update as a task: obtain the image, write it (which takes its time), stage it."""
+    """An update as a task: obtain the image, check it, write it (which takes its time), stage it."""
     import asyncio
 
+    behaviour = node.behaviour
+    if behaviour.update_exclusive and any(
+        task.name.startswith("Update") and not task.over for task in node.tasks.values()
+    ):
+        raise Problem("ServiceTemporarilyUnavailable", "30", headers={"Retry-After": "30"})
+
     async def work(task: Task) -> None:
-        target = node.directory / f"update-{task.id}.bin"
+        target = node.directory / f"update-{node.name}-{task.id}.bin"
+        entry: Json = {"method": method, "task": task.id, "outcome": "arriving"}
         try:
             image = await obtain(target)
-            component, version = read_firmware(image)
-            wanted = [item.rsplit("/", 1)[1] for item in targets if item.startswith(f"{UPDATE}/FirmwareInventory/")]
-            if wanted and component not in wanted:
-                raise ValueError(f"the image is for {component}, not for {', '.join(wanted)}")
+            node.images.append(entry)
+            node.stats["image_pushes"] += 1
+            entry.update(bytes=image.stat().st_size, outcome="refused")
+            head = firmware.read_image(image)
+            entry["components"] = dict(head["components"])
+            inventory = f"{UPDATE}/FirmwareInventory/"
+            wanted = [node.component_named(item[len(inventory) :]) for item in targets if item.startswith(inventory)]
+            names = [name for name in head["components"] if not wanted or name in wanted]
+            if not names:
+                raise ValueError(
+                    f"the image is for {', '.join(head['components'])}, not for {', '.join(map(str, wanted))}"
+                )
+            firmware.check_image(head, node.firmware, names, force, not behaviour.downgrade_refused)
             for step in range(1, 11):
-                await asyncio.sleep(node.behaviour.task_seconds / 10)
+                await asyncio.sleep(behaviour.task_seconds / 10)
                 task.percent = step * 10 if step < 10 else 99
-            if node.behaviour.task_fails:
+            if behaviour.task_fails:
                 raise ValueError("writing the flash failed")
-            if "update" not in node.behaviour.accept_and_do_nothing:
-                node.stage_firmware(component, version)
+            if behaviour.task_lies != "no":
+                # at 100 %, or even called completed, long before the work is done
+                task.percent = 100
+                if behaviour.task_lies == "state":
+                    task.state = "Completed"
+                await asyncio.sleep(behaviour.task_lie_s)
+            if "update" not in behaviour.accept_and_do_nothing:
+                entry["outcome"] = "written"
+                for name in names:
+                    node.stage_firmware(name, head["components"][name])
+            else:
+                entry["outcome"] = "ignored"
         finally:
             target.unlink(missing_ok=True)
 
-    task = node.start_task(name, work)
-    headers = {} if node.behaviour.task_without_location else {"Location": f"{MONITORS}/{task.id}"}
+    task = node.start_task(f"Update ({method})", work)
+    headers = {} if behaviour.task_without_location else {"Location": f"{MONITORS}/{task.id}"}
     return Answer(202, resources.task_body(task), {**headers, "Retry-After": "1"})
 
 
@@ -769,7 +799,7 @@ async def simple_update(call: Call) -> Answer:
         await fetch(url, target, body.get("Username"), body.get("Password"))
         return target
 
-    return start_update(call.node, "SimpleUpdate", obtain, _targets(body.get("Targets")))
+    return start_update(call.node, "simple", obtain, _targets(body.get("Targets")), body.get("ForceUpdate") is True)
 
 
 @write("POST", f"{UPDATE}/update-multipart", "ConfigureComponents")
@@ -787,7 +817,13 @@ async def push_update(call: Call) -> Answer:
         upload.replace(target)
         return target
 
-    return start_update(call.node, f"Update ({method})", obtain, _targets(call.parameters.get("Targets")))
+    return start_update(
+        call.node,
+        method,
+        obtain,
+        _targets(call.parameters.get("Targets")),
+        call.parameters.get("ForceUpdate") is True,
+    )
 
 
 @write("DELETE", TASKS + "/{task}", "ConfigureManager")
