@@ -2,15 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-import csv
+import contextlib
 import json
 import os
-
-import yaml
+import tempfile
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import discover
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import discover as door
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils import expected_list
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.bmc import BmcAction
 
 
@@ -20,21 +21,36 @@ class _Secrets:
     def __init__(self, action):
         self._action = action
 
+    def check(self):
+        """Raise unless the store can be read. With a lookup in its place the file only has to be well where there is one."""
+        if not self._action.setting("secret_lookup") or self._has_file():
+            self._action.secret_store.check()
+
+    def _has_file(self):
+        return bool(self._action.setting("secrets")) and os.path.lexists(self._action.secret_store.path)
+
     def get(self, reference):
         if self._action.setting("secret_lookup"):
             try:
                 return self._action.credential(reference)
-            except Exception:  # a lookup says "not there" in its own way; the file store is asked next
-                if not self._action.setting("secrets"):
+            except Exception as error:  # a lookup says "not there" in its own way; the file store is asked next
+                if not self._has_file():
                     raise errors.NotFound(
-                        "the secret lookup has no such reference", thing="aicluster_secret_lookup", wanted=reference
-                    )
+                        "the secret lookup does not give this reference",
+                        thing=f"aicluster_secret_lookup {self._action.setting('secret_lookup')}",
+                        wanted=reference,
+                        seen=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                        next_step="see that the lookup's store answers and has the reference, or name another one",
+                        code="secret_not_found",
+                    ) from error
         return self._action.secret_store.get(reference)
 
     def has(self, reference):
         try:
             self.get(reference)
-        except errors.NotFound:
+        except errors.NotFound as error:
+            if error.code != "secret_not_found":
+                raise
             return False
         return True
 
@@ -94,6 +110,23 @@ class ActionModule(BmcAction):
                 wanted="a name with {serial} in it",
                 seen=params["site_credential"],
             )
+        for key, least, most in (("port", 1, 65535), ("ipmi_port", 0, 65535), ("concurrency", 1, 1024)):
+            if not least <= params[key] <= most:
+                raise errors.InvalidInput(
+                    f"{key} cannot be right",
+                    thing=key,
+                    wanted=f"a number from {least} to {most}",
+                    seen=params[key],
+                    next_step=f"correct discover_{key}",
+                )
+        if not 0 < params["scan_timeout"] <= 60:
+            raise errors.InvalidInput(
+                "scan_timeout cannot be right",
+                thing="scan_timeout",
+                wanted="seconds, above 0 and at most 60",
+                seen=params["scan_timeout"],
+                next_step="correct discover_scan_timeout",
+            )
         options = {
             key: params[key]
             for key in (
@@ -111,60 +144,30 @@ class ActionModule(BmcAction):
         }
         options.update(site_reference=params["site_credential"], factory=params["factory_credentials"])
         far = _Sent(self) if self.far else discover.Here(params["concurrency"])
-        stage = discover.Stage(options, self._registry_or_none(), _Secrets(self), far, self.actor, self.check_mode)
-        report = stage.run(self._expected())
+        rows, places = params["expected"], None
+        if params["expected_file"]:
+            rows, places = expected_list.read(params["expected_file"])
+        with self._some_registry() as registry:
+            stage = discover.Stage(options, registry, _Secrets(self), far, self.actor, self.check_mode)
+            report = stage.run(rows, places)
         for problem in report["problems"]:
             self._display.warning(problem["msg"])
         if not self._task.diff:
             report.pop("diff")
         return report
 
-    def _registry_or_none(self):
-        """The registry; in check mode a registry that was not made yet is an empty one."""
+    @contextlib.contextmanager
+    def _some_registry(self):
+        """The registry; in check mode, for one that was not made yet, an empty one that is gone afterwards: so the diff shows all that would be written."""
         try:
-            return self.registry
+            found = self.registry
         except errors.Unsupported as error:
-            if self.check_mode and error.code == "schema_mismatch" and "is empty" in error.message:
-                return None
-            raise
-
-    def _expected(self):
-        """Rows of the expected-servers list, None for the one that the registry holds."""
-        path = self.params["expected_file"]
-        if not path:
-            return self.params["expected"]
-        path = os.path.expanduser(path)
-        try:
-            with open(path, encoding="utf-8-sig", newline="") as handle:
-                if path.lower().endswith(".csv"):
-                    rows = [dict(row) for row in csv.DictReader(handle, skipinitialspace=True)]
-                else:
-                    rows = yaml.safe_load(handle)
-        except OSError as error:
-            raise errors.InvalidInput(
-                "the expected-servers list cannot be read",
-                thing=path,
-                seen=error.strerror,
-                next_step="correct discover_expected_file",
-            )
-        except (yaml.YAMLError, csv.Error) as error:
-            raise errors.InvalidInput("the expected-servers list cannot be parsed", thing=path, seen=error)
-        if isinstance(rows, dict) and len(rows) == 1:
-            rows = next(iter(rows.values()))
-        if not isinstance(rows, list):
-            raise errors.InvalidInput(
-                "the expected-servers list has another shape",
-                thing=path,
-                wanted="a list of rows, each with a serial",
-                seen=type(rows).__name__,
-            )
-        if not rows:
-            # A file that was cut short must not read as "everything that is found is welcome".
-            raise errors.InvalidInput(
-                "the expected-servers list has no rows",
-                thing=path,
-                wanted="a row for each server",
-                seen="none",
-                next_step="correct the file, or leave discover_expected_file out",
-            )
-        return rows
+            if not (self.check_mode and error.code == "schema_mismatch" and "is empty" in error.message):
+                raise
+            found = None
+        if found is not None:
+            yield found
+            return
+        with tempfile.TemporaryDirectory(prefix="aicluster-check-") as directory:
+            with open_registry(f"sqlite:///{directory}/registry.db", migrate=True) as registry:
+                yield registry

@@ -19,6 +19,11 @@ SETTINGS = {
     "actor": ("aicluster_actor", "AICLUSTER_ACTOR", "actor"),
     "known_hosts": ("aicluster_known_hosts", "AICLUSTER_KNOWN_HOSTS", "known_hosts"),
 }
+_WORDS = {"secrets": "secret store"}
+_FIRST = {
+    "registry": "for a first registry: aicluster_registry=sqlite:////absolute/path.db",
+    "secrets": "make a YAML file of mode 0600, {reference: {username: ..., password: ...}}, and set aicluster_secrets to its path",
+}
 
 
 def find(name, option=None, variable=None):
@@ -38,10 +43,11 @@ def require(name, option=None, variable=None):
     if value is None:
         variable_name, environment, key = SETTINGS[name]
         raise errors.InvalidInput(
-            f"the {name} is not set",
-            thing=name,
+            f"the {_WORDS.get(name, name)} is not set",
+            thing=variable_name,
             wanted=f"variable {variable_name}, environment {environment}, or {key} in section [aicluster] of ansible.cfg",
-            next_step="for a first registry: aicluster_registry=sqlite:////absolute/path.db",
+            seen="nothing in any of these",
+            next_step=_FIRST.get(name, f"set {variable_name}"),
         )
     return value
 

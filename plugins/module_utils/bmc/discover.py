@@ -11,6 +11,7 @@ import secrets as randomness
 import string
 from concurrent.futures import ThreadPoolExecutor
 
+from ..core import node_columns
 from ..core.errors import AuthenticationFailed, BaremetalError, Conflict, InvalidInput, NotFound, Refused, Unreachable
 from ..core.outcome import COULD_NOT_TEST, FAIL, PASS
 from ..core.plan import Change, Plan
@@ -26,19 +27,44 @@ EXPECTED_ALSO = ("bmc_address", "bmc_protocol", "provision_mac", "provision_ip",
 # Node states in which discovery may still move a node on; in all later ones it only refreshes the record.
 EARLY = ("registered", "verifying", "verifying_failed", "manageable", "inspecting", "inspecting_failed")
 
+# The check by which `why` tells of a BMC that lets nobody in, in whatever state its node is.
+ACCESS_CHECK = "bmc_access"
+# Failures of ours, before anything was asked of the BMC: they say nothing about it, so no node moves because of them.
+NOT_TRIED = ("no_credential", "secret_not_found", "no_account", "internal")
 NEVER_READ = ("registered", "verifying", "verifying_failed")
 
 
 # ---- pure parts -----------------------------------------------------------------------------------------------------------------------------
-def generate_password(length=16):
-    """A random password that every BMC takes: at most 20 bytes (IPMI 2.0), all four kinds of characters, no character that needs quoting anywhere."""
+def check_password_length(length):
     if not 12 <= length <= IPMI_PASSWORD_BYTES:
         raise InvalidInput(
             "this password length cannot work",
             thing="password length",
             wanted=f"12 to {IPMI_PASSWORD_BYTES}",
             seen=length,
+            next_step="correct discover_password_length",
         )
+
+
+def account_of(reference, secret):
+    """{username, password} of an entry of the secret store; InvalidInput where it is no account."""
+    account = {key: str(secret.get(key) or "") for key in ("username", "password")}
+    lacking = [key for key, value in account.items() if not value]
+    if lacking:
+        raise InvalidInput(
+            "an entry of the secret store is no account",
+            thing=f"entry {reference}",
+            wanted="username and password",
+            seen=f"no {' and no '.join(lacking)}",
+            next_step=f"complete the entry `{reference}` in the secret store",
+            code="no_account",
+        )
+    return account
+
+
+def generate_password(length=16):
+    """A random password that every BMC takes: at most 20 bytes (IPMI 2.0), all four kinds of characters, no character that needs quoting anywhere."""
+    check_password_length(length)
     kinds = (string.ascii_lowercase, string.ascii_uppercase, string.digits, "-_.")
     while True:
         word = "".join(randomness.choice("".join(kinds)) for unused in range(length))
@@ -52,51 +78,89 @@ def node_name(text):
     return re.sub(r"[^a-z0-9]+", "-", str(text).lower()).strip("-")[:63].rstrip("-")
 
 
-def read_expected(rows):
-    """The expected-servers list in its normal form: {serial: row}. `protocol` means bmc_protocol; InvalidInput names the row and the key."""
+def read_expected(rows, places=None):
+    """The expected-servers list in its normal form: {serial: row}. `protocol` means bmc_protocol; InvalidInput names place, key, wanted and seen.
+
+    `places`: where each row stands ("list.csv line 7"); without it rows are counted from 1.
+    """
     known = ("serial", "name", *PLACE, *EXPECTED_ALSO)
-    found, names = {}, {}
+    found, taken = {}, {}
     for number, row in enumerate(rows, 1):
+        where = places[number - 1] if places else f"expected servers, row {number}"
         if not isinstance(row, dict):
             raise InvalidInput(
                 "a row of the expected-servers list cannot be read",
-                thing=f"row {number}",
+                thing=where,
                 wanted="keys and values",
                 seen=type(row).__name__,
+                next_step=f"correct {where}",
             )
         row = {str(key).strip(): value for key, value in row.items() if value not in (None, "")}
         if "protocol" in row:
             row["bmc_protocol"] = row.pop("protocol")
         unknown = sorted(set(row) - set(known))
-        serial = str(row.get("serial") or "").strip()
-        if unknown or not serial:
+        if unknown:
             raise InvalidInput(
                 "a row of the expected-servers list cannot be read",
-                thing=f"row {number}",
-                wanted="serial and any of " + ", ".join(known[1:]),
-                seen=", ".join(unknown) or "no serial",
+                thing=where,
+                wanted="serial and any of protocol, " + ", ".join(known[1:]),
+                seen=", ".join(unknown),
+                next_step=f"correct {where}",
             )
-        if serial in found:
-            raise InvalidInput("a serial is listed twice", thing="expected servers", seen=serial)
-        if row.get("bmc_protocol", "redfish") not in DEFAULT_PORT:
+        serial = node_columns.clean("serial", row.get("serial"), where=where)
+        if not serial:
             raise InvalidInput(
-                "there is no such protocol",
-                host=serial,
-                thing="protocol",
-                wanted=" or ".join(DEFAULT_PORT),
-                seen=row["bmc_protocol"],
+                "a row of the expected-servers list has no serial",
+                thing=where,
+                wanted="the serial that the BMC tells",
+                seen=", ".join(f"{key} {value}" for key, value in sorted(row.items())) or "an empty row",
+                next_step=f"correct {where}",
             )
-        if row.get("name"):
-            if row["name"] in names:
+        row = {key: node_columns.clean(key, value, serial, where) for key, value in row.items()}
+        row = {key: value for key, value in row.items() if value is not None}
+        node_columns.check_pair(row.get("provision_ip"), row.get("provision_prefix"), serial, where)
+        for thing, value in _alone(row):
+            if (thing, value) in taken:
                 raise InvalidInput(
-                    "a name is listed twice",
-                    thing="expected servers",
-                    seen=f"{row['name']} for {names[row['name']]} and {serial}",
+                    f"a {thing} is listed twice",
+                    host=serial,
+                    thing=where,
+                    wanted=f"a {thing} of its own for each server",
+                    seen=f"{value}, which {taken[(thing, value)]} has too",
+                    next_step="correct one of the two",
                 )
-            names[row["name"]] = serial
-        found[serial] = {key: value if isinstance(value, int) else str(value).strip() for key, value in row.items()}
-        found[serial]["serial"] = serial
+            taken[(thing, value)] = where
+        found[serial] = row
     return found
+
+
+def _alone(row):
+    """(thing, value) of a row that no other row may have. Serials are compared without case: two that differ only there are one server, mistyped."""
+    yield "serial", row["serial"].lower()
+    for key in ("name", "bmc_address", "provision_mac", "provision_ip", "ansible_host"):
+        if row.get(key):
+            yield key, str(row[key]).lower()
+    place = place_of(row)
+    if place:
+        yield "place", place
+
+
+def place_of(row):
+    """`site s1, rack r1, slot u01` of a row or record; None where rack or slot is not known."""
+    if not row.get("rack") or not row.get("slot"):
+        return None
+    return ", ".join(f"{key} {row[key]}" for key in ("site", "rack", "slot") if row.get(key))
+
+
+def _given(row):
+    """A row of the registry's list as one of a file: without what was not given."""
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def _told(item):
+    """An item of evidence as one text: what two of them are compared by, and what a diff shows."""
+    step = (item.get("detail") or {}).get("next_step")
+    return f"{item['outcome']}: {item['value']}" + (f"; next: {step}" if step else "")
 
 
 def facts_of(info):
@@ -272,7 +336,9 @@ def visit(target):
         "there is no credential to try",
         host=target["address"],
         thing="discover_factory_credentials",
+        seen="an empty list",
         next_step="name the factory account's entry in the secret store",
+        code="no_credential",
     )
 
 
@@ -300,6 +366,7 @@ def rotate(target):
             "the BMC accepted the new password but does not take it",
             host=endpoint.label,
             thing=f"account {target['username']}",
+            seen="the log-in with the new password is refused",
             next_step="look at the account on the BMC itself",
             code="accepted_not_moved",
         )
@@ -316,16 +383,26 @@ class Stage:
         self.actor, self.check = actor, check
         self.changes, self.problems, self.warnings = [], [], []
         self.records = {}  # serial -> the record as it is (or in check mode would be) after this run
+        self.retired, self.retired_pins = {}, {}
+        self.access = {}  # serial -> the newest evidence of ACCESS_CHECK
+        self.expected, self.places = {}, {}
 
-    def run(self, expected=None):
-        """`expected`: rows of the list, or None for the list that the registry holds. Returns the report."""
-        have = {row["serial"]: row for row in self.registry.expected()} if self.registry else {}
-        wanted = read_expected(expected) if expected is not None else have
+    def run(self, expected=None, places=None):
+        """`expected`: rows of the list, or None for the list that the registry holds; `places`: where each row stands. Returns the report."""
+        check_password_length(self.options["password_length"])
+        self._check_secrets()
+        have = {row["serial"]: _given(row) for row in self.registry.expected()} if self.registry else {}
+        self.expected = read_expected(expected, places) if expected is not None else have
         if expected is not None:
-            self._save_expected(have, wanted)
-        self.expected = wanted
+            self._save_expected(have)
         for node in self.registry.nodes() if self.registry else []:
             self.records[node["serial"]] = node
+        if self.registry:
+            self.retired = {node["serial"]: node for node in self.registry.nodes(state="retired")}
+            self.retired_pins = {
+                node["bmc_fingerprint"]: node for node in self.retired.values() if node["bmc_fingerprint"]
+            }
+            self.access = self.registry.newest_of(ACCESS_CHECK)
         seen = self.far.scan(
             self.options["ranges"], self.options["port"], self.options["ipmi_port"], self.options["scan_timeout"]
         )
@@ -335,8 +412,24 @@ class Stage:
         self._rotate([entry for entry in entries if entry.get("rotation")])
         for entry in entries:
             self._record(entry)
+        self._note_places()
+        for entry in entries:
+            self._move(entry)
         self._silent(seen)
         return self._report(seen, entries)
+
+    def _check_secrets(self):
+        """Before any work: the store can be read, and what it has for the factory is an account. A lost store must not look like BMCs that let nobody in."""
+        if hasattr(self.secrets, "check"):
+            self.secrets.check()
+        for reference in self.options["factory"]:
+            try:
+                account_of(reference, self.secrets.get(reference))
+            except NotFound as error:
+                if error.code != "secret_not_found":
+                    raise
+                # Its entry may be taken out once every BMC has a password of its own.
+                self.warnings.append(str(error))
 
     # what we know of an answer before logging in
     def _prepare(self, find):
@@ -344,8 +437,14 @@ class Stage:
         pinned = known.get("bmc_fingerprint") if known else None
         entry = {"find": find, "known": known, "serial": known["serial"] if known else None, "changed": False}
         entry["row"] = next((row for row in self.expected.values() if row.get("bmc_address") == find["address"]), None)
+        # By its certificate only: the address may belong to the server that took its place.
+        gone = self.retired_pins.get(find.get("fingerprint"))
+        if known is None and gone:
+            entry["row"] = self.expected.get(gone["serial"])
+            self._refuse_retired(entry, gone)
+            return None
         if pinned and find.get("fingerprint") and pinned != find["fingerprint"]:
-            self._problem(
+            self._failed(
                 entry,
                 Conflict(
                     "the BMC shows another certificate than the pinned one; nothing was sent to it",
@@ -385,12 +484,15 @@ class Stage:
             found.append(self._reference(row["serial"]))
         if find.get("fingerprint"):
             found.append(self._reference(find["fingerprint"][:16]))
-        found = [
+        there = [
             reference
             for reference in dict.fromkeys(found)
             if reference not in self.options["factory"] and self.secrets.has(reference)
         ]
-        return found + list(self.options["factory"])
+        own = known.get("bmc_credential") if known else None
+        if own and own not in there and own not in self.options["factory"]:
+            entry["lost"] = own
+        return there + list(self.options["factory"])
 
     def _reference(self, serial):
         return self.options["site_reference"].replace("{serial}", str(serial))
@@ -409,19 +511,24 @@ class Stage:
         }
 
     def _visit(self, entries):
-        targets = []
+        targets, asked = [], []
         for entry in entries:
             candidates, references = [], []
-            for reference in entry["references"]:
-                try:
-                    secret = self.secrets.get(reference)
-                except NotFound as error:
-                    self.warnings.append(str(error))
-                    continue
-                candidates.append(
-                    {"username": str(secret.get("username") or ""), "password": str(secret.get("password") or "")}
-                )
-                references.append(reference)
+            try:
+                for reference in entry["references"]:
+                    try:
+                        candidates.append(account_of(reference, self.secrets.get(reference)))
+                    except NotFound as error:
+                        if error.code != "secret_not_found":
+                            raise  # the store itself is gone
+                        continue  # said before the work began
+                    references.append(reference)
+                if not candidates:
+                    raise self._no_credential(entry)
+            except (InvalidInput, AuthenticationFailed) as error:
+                self._failed(entry, error)
+                continue
+            asked.append(entry)
             entry["references"], entry["candidates"] = references, candidates
             wants_ipmi = (
                 (entry["row"] or {}).get("bmc_protocol") or (entry["known"] or {}).get("bmc_protocol")
@@ -435,32 +542,45 @@ class Stage:
                     also_ipmi=entry["also_ipmi"],
                 )
             )
-        for entry, answer in zip(entries, self.far.visit(targets)):
+        for entry, answer in zip(asked, self.far.visit(targets)):
             if "error" in answer:
-                self._problem(entry, answer["error"])
-                self._login_failed(entry, answer["error"])
+                lost = entry.get("lost") and answer["error"].get("code") == "authentication_failed"
+                self._failed(entry, self._no_credential(entry) if lost else answer["error"])
                 continue
             entry["reference"] = entry["references"][answer["candidate"]]
             entry["secret"] = entry["candidates"][answer["candidate"]]
             entry["must_change"], entry["account_uri"] = answer.get("must_change"), answer.get("account_uri")
             entry["info"] = answer.get("info")
             if answer.get("ipmi_ok") is False:
-                self._problem(
-                    entry,
-                    Refused(
-                        "the list says that this node is driven by IPMI, but its BMC does not take the account over IPMI",
-                        host=(entry["row"] or {}).get("name") or entry["find"]["address"],
-                        thing=f"account {entry['secret']['username']}",
-                        next_step="switch on IPMI over LAN for the account, or list the node with protocol: redfish",
-                        code="ipmi_login",
-                    ),
-                    stop=False,
+                error = Refused(
+                    "the list says that this node is driven by IPMI, but its BMC does not take the account over IPMI",
+                    host=(entry["row"] or {}).get("name") or entry["find"]["address"],
+                    thing=f"account {entry['secret']['username']}",
+                    next_step="switch on IPMI over LAN for the account, or list the node with protocol: redfish",
+                    code="ipmi_login",
                 )
+                self._problem(entry, error, stop=False)
+                entry["half_open"] = error.as_result()["error"]
             self._identify(entry)
             if entry.get("error"):
                 continue
             if entry["reference"] in self.options["factory"] and self.options["rotate"] or entry["must_change"]:
                 entry["rotation"] = True
+
+    def _no_credential(self, entry):
+        """Nothing that this BMC could know was there to try."""
+        own = entry.get("lost")
+        return AuthenticationFailed(
+            "its own entry is not in the secret store" if own else "there is no credential to try",
+            host=(entry["known"] or entry["row"] or {}).get("name") or entry["find"]["address"],
+            thing=f"entry {own}" if own else "discover_factory_credentials",
+            wanted="an entry with username and password",
+            seen="no such entry",
+            next_step=f"put the entry `{own}` back, or set the account on the BMC to a factory credential"
+            if own
+            else "name the factory account's entry in the secret store",
+            code="secret_not_found" if own else "no_credential",
+        )
 
     def _identify(self, entry):
         """Bind the answer to a serial and to the record and row of that serial."""
@@ -468,7 +588,7 @@ class Stage:
             return
         serial = (entry["info"].get("system") or {}).get("serial")
         if not serial:
-            self._problem(
+            self._failed(
                 entry,
                 Refused(
                     "the BMC does not tell the serial of its server",
@@ -482,10 +602,14 @@ class Stage:
             return
         entry["serial"] = serial
         entry["row"] = self.expected.get(serial)
+        if serial in self.retired:
+            self._refuse_retired(entry, self.retired[serial])
+            return
         known = self.records.get(serial)
         pinned, seen = (known or {}).get("bmc_fingerprint"), entry["find"].get("fingerprint")
         if known and pinned and seen and pinned != seen:
-            self._problem(
+            entry["known"] = known
+            self._failed(
                 entry,
                 Conflict(
                     "this server is known with another BMC certificate",
@@ -499,6 +623,24 @@ class Stage:
             )
             return
         entry["known"] = known
+
+    def _refuse_retired(self, entry, node):
+        """A retired server that still answers is left alone; only a list that asks for it makes it a problem."""
+        error = Refused(
+            "this server is retired in the registry; nothing was changed on it or recorded",
+            host=node["name"],
+            thing=f"{entry['find']['address']} serial {node['serial']}",
+            wanted="a server that is not retired",
+            seen="state retired",
+            next_step="take its BMC off the network or out of the ranges"
+            + (", and its row out of the expected-servers list" if entry["row"] else ""),
+            code="node_retired",
+        )
+        entry["error"] = entry["pending"] = str(error)
+        if entry["row"]:
+            self._problem(entry, error)
+        else:
+            self.warnings.append(str(error))
 
     def _refuse_doubles(self, entries):
         by_serial = {}
@@ -517,7 +659,8 @@ class Stage:
                         next_step="correct the serial of one board",
                         code="double_serial",
                     )
-                    self._problem(entry, error)
+                    entry["known"] = self.records.get(serial)
+                    self._failed(entry, error, create=False)
                     entry.pop("rotation", None)
 
     def _rotate(self, entries):
@@ -562,8 +705,7 @@ class Stage:
         again = []
         for (entry, target), answer in zip(targets, self.far.rotate([target for unused, target in targets])):
             if "error" in answer:
-                self._problem(entry, answer["error"])
-                self._login_failed(entry, answer["error"])
+                self._failed(entry, answer["error"])
                 continue
             entry["reference"] = entry["site_reference"]
             if not entry.get("info"):
@@ -579,7 +721,7 @@ class Stage:
                 )
         for (entry, _unused), answer in zip(again, self.far.visit([target for unused, target in again])):
             if "error" in answer or "info" not in answer:
-                self._problem(
+                self._failed(
                     entry,
                     answer.get("error") or {"code": "internal", "text": "the BMC still wants its password changed"},
                 )
@@ -589,13 +731,19 @@ class Stage:
 
     # writing down
     def _record(self, entry):
-        """The node's whole record, then its state."""
+        """The node's whole record, and that its BMC let us in."""
         if entry.get("error") or not entry.get("info"):
             return
         columns = {"parts": parts_of(entry["info"]), "facts": facts_of(entry["info"])}
         reference = entry["reference"] if not (self.check and entry.get("rotation")) else entry["site_reference"]
         self._save(entry, {**columns, "bmc_credential": reference}, state="manageable")
-        self._move(entry)
+        if entry.get("error"):
+            return
+        half_open = entry.get("half_open")
+        if half_open:
+            self._access(entry["serial"], FAIL, half_open["message"], half_open.get("next_step"))
+        else:
+            self._access(entry["serial"], PASS, "BMC login and inventory succeeded")
 
     def _save(self, entry, more, state):
         columns = columns_of(entry["find"], entry["info"], entry["row"], entry["known"], self.options)
@@ -620,9 +768,23 @@ class Stage:
         self.records[serial] = {**before, **{key: value for key, value in columns.items() if key != "parts"}}
         entry["known"] = self.records[serial]
 
+    def _note_places(self):
+        """Which servers say that they stand in one place: at most one of them can be right."""
+        for serial, record in self.records.items():
+            place = place_of(record)
+            if place:
+                self.places.setdefault(place, []).append(record.get("name") or serial)
+        for place, names in sorted(self.places.items()):
+            if len(names) > 1:
+                self.warnings.append(f"{', '.join(sorted(names))}: recorded in the same place ({place}); correct it")
+
     def approved(self, entry):
         """(may it become available, why not)."""
         row, record = entry["row"], self.records[entry["serial"]]
+        others = [name for name in self.places.get(place_of(record), []) if name != record.get("name")]
+        if others and not self.options["accept_misplaced"]:
+            text = f"{', '.join(sorted(others))} stands there too ({place_of(record)})"
+            return False, f"it is in the wrong place ({text}): correct the place of one of them"
         if not self.expected:
             return True, None
         if row is None:
@@ -641,7 +803,7 @@ class Stage:
 
     def _move(self, entry):
         """Towards `available`, by the transitions that the lifecycle has; nodes in later states stay where they are."""
-        if entry.get("error"):
+        if entry.get("error") or not entry.get("info"):
             return
         serial = entry["serial"]
         allowed, why_not = self.approved(entry)
@@ -659,8 +821,6 @@ class Stage:
             )
             if not self._transition(entry, state, new, reason):
                 break
-            if state == "verifying_failed":
-                self._evidence(serial, PASS, reason)
         entry["state"] = self.records[serial]["state"]
 
     def _transition(self, entry, old, new, reason):
@@ -680,17 +840,43 @@ class Stage:
         entry["changed"] = True
         return True
 
-    def _evidence(self, serial, outcome, text):
-        """What `why` shows for a node whose BMC let nobody in; a later success takes it back."""
-        if not self.check and self.registry:
-            item = {"check": "bmc_access", "outcome": outcome, "value": text, "rule": "discover", "source": "discover"}
+    def _access(self, serial, outcome, text, next_step=None):
+        """What `why` shows of the node's BMC. Written where it is news: another outcome, another reason, or a success that takes a failure back."""
+        last = self.access.get(serial)
+        item = {
+            "check": ACCESS_CHECK,
+            "outcome": outcome,
+            "value": text,
+            "rule": "discover",
+            "source": "discover",
+            "detail": {"next_step": next_step} if next_step else None,
+        }
+        if not self.registry or (outcome == PASS and last is None):
+            return
+        if last and last["outcome"] == outcome and (outcome == PASS or _told(last) == _told(item)):
+            return
+        name = self.records[serial].get("name") or serial
+        self.changes.append(Change(f"{name}: {ACCESS_CHECK}", last and _told(last), _told(item)))
+        self.access[serial] = item
+        if not self.check:
             self.registry.record_evidence(serial, None, [item], self.actor)
 
-    def _login_failed(self, entry, error):
-        """Put the failure where `why` finds it, for a node that is early in its life. Of an unknown BMC only the list can tell whose it is."""
+    def _failed(self, entry, error, create=True):
+        """A BMC that was to let us in and did not: a problem of this run, and evidence for its node in whatever state that is."""
+        self._problem(entry, error)
+        if isinstance(error, BaremetalError):
+            error = error.as_result()["error"]
+        self._login_failed(entry, error, create)
+
+    def _login_failed(self, entry, error, create):
+        """Put the failure where `why` finds it. Of an unknown BMC only the list can tell whose it is. Only a node that waits to be verified is moved."""
+        if not self.registry:
+            return
         known, row = entry["known"], entry["row"]
-        serial = known["serial"] if known else row["serial"] if row else None
-        if serial is None or (known and known["state"] not in EARLY) or not self.registry:
+        if known is None and row:
+            known = entry["known"] = self.records.get(row["serial"])
+        serial = known["serial"] if known else row["serial"] if row and create else None
+        if serial is None:
             return
         entry["serial"] = serial
         if known is None:
@@ -712,14 +898,14 @@ class Stage:
             self.records[serial] = {"serial": serial, "state": "registered", **columns}
             entry["known"] = self.records[serial]
         reason = f"{error.get('message') or error.get('text')}" + (f" ({error['seen']})" if error.get("seen") else "")
+        tried = error.get("code") not in NOT_TRIED
+        self._access(serial, FAIL if tried else COULD_NOT_TEST, reason, error.get("next_step"))
         path = {"registered": ("verifying", "verifying_failed"), "verifying": ("verifying_failed",)}.get(
             self.records[serial]["state"], ()
         )
-        for new in path:
+        for new in path if tried else ():
             if not self._transition(entry, self.records[serial]["state"], new, reason):
                 return
-            if new == "verifying_failed":
-                self._evidence(serial, FAIL if error.get("code") == "authentication_failed" else COULD_NOT_TEST, reason)
 
     def _silent(self, seen):
         """Known or listed BMCs inside the ranges that do not answer: a problem each, by name."""
@@ -749,21 +935,17 @@ class Stage:
                 "protocols": [row.get("bmc_protocol") or "redfish"],
             }
             entry = {"find": find, "known": known, "row": self.expected.get(serial), "serial": serial, "changed": False}
-            self._problem(entry, error)
-            self._login_failed(entry, error.as_result()["error"])
+            self._failed(entry, error)
 
-    def _save_expected(self, have, wanted):
-        stored = {
-            key: {column: row.get(column) for column in ("serial", "name", *PLACE)} for key, row in wanted.items()
-        }
-        stored = {
-            key: {column: None if value is None else str(value) for column, value in row.items()}
-            for key, row in stored.items()
-        }
-        plan = Plan([Change(f"expected {key}", have.get(key), stored.get(key)) for key in sorted({*have, *stored})])
-        if plan.changed and not self.check and self.registry:
-            self.registry.save_expected(list(stored.values()), self.actor)
-        self.changes += plan.changes
+    def _save_expected(self, have):
+        rows = list(self.expected.values())
+        if not self.registry:
+            plan = Plan([Change(serial, have.get(serial), row) for serial, row in sorted(self.expected.items())])
+        elif self.check:
+            plan = self.registry.plan_expected(rows)
+        else:
+            plan = self.registry.save_expected(rows, self.actor)
+        self.changes += [Change(f"expected {change.thing}", change.before, change.after) for change in plan.changes]
 
     def _problem(self, entry, error, stop=True):
         """Note what is wrong with one BMC; the others go on. `error`: a BaremetalError or the dict of one that came from elsewhere."""

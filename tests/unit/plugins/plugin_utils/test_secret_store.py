@@ -6,6 +6,7 @@ import multiprocessing
 import stat
 
 import pytest
+import yaml
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.secret_store import SecretStore
@@ -43,9 +44,85 @@ def test_a_file_that_others_can_read_is_refused(path, mode):
 def test_a_file_of_another_shape_is_refused_without_quoting_it(path, text):
     path.touch(0o600)
     path.write_text(text)
-    with pytest.raises(errors.InvalidInput) as seen:
+    with pytest.raises(errors.InvalidInput, match="secrets.yml.*wanted: .*seen: .*next: ") as seen:
         SecretStore(path).get("a")
     assert "hunter2" not in str(seen.value)
+
+
+def test_a_file_that_is_no_text(path):
+    path.touch(0o600)
+    path.write_bytes(b"a: {password: \xff}")
+    with pytest.raises(errors.InvalidInput, match="next: "):
+        SecretStore(path).get("a")
+
+
+def test_a_store_that_cannot_be_read_is_never_an_empty_one(path):
+    store = SecretStore(path)
+    for call in (store.check, lambda: store.has("a"), lambda: store.get("a")):
+        with pytest.raises(errors.NotFound, match="secrets.yml.*next: make it") as seen:
+            call()
+        assert seen.value.code == "secret_store_missing"
+    path.mkdir(0o700)
+    for call in (store.check, lambda: store.has("a"), lambda: store.get("a")):
+        with pytest.raises(errors.Refused, match="secrets.yml.*seen: Is a directory; next: ") as seen:
+            call()
+        assert seen.value.code == "secret_store_unreadable"
+
+
+COMMENTED = """\
+# Site FRA-1. Changed by hand on 2026-01-31, ask Ida.
+factory: {username: admin, password: "p#1"}  # of the delivery
+
+# rack r1
+bmc/S1:  # was swapped
+  password: 'old'
+  username: admin
+  # rotate in May
+
+# rack r2
+bmc/S2:
+    username: admin
+    password: two
+"""
+
+
+def test_comments_order_and_style_of_other_entries_stay(path):
+    path.touch(0o600)
+    path.write_text(COMMENTED)
+    store = SecretStore(path)
+    store.add("bmc/S3", {"username": "admin", "password": "three"})
+    assert path.read_text() == COMMENTED + "bmc/S3:\n  password: three\n  username: admin\n"
+    store.put("bmc/S1", {"username": "admin", "password": "new"})
+    text = path.read_text()
+    assert [line for line in COMMENTED.splitlines() if line.startswith("#")] == [
+        line for line in text.splitlines() if line.startswith("#")
+    ]
+    assert "  # of the delivery" in text and "  # rotate in May" in text and "password: new" in text
+    assert "old" not in text and '{username: admin, password: "p#1"}' in text
+    assert store.remove("bmc/S2") and "# rack r2" in path.read_text()
+    assert store.get("factory")["password"] == "p#1" and not store.has("bmc/S2")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# note\n{a: {username: x, password: y}, b: {username: x}}\n",
+        "# note\na: &same {username: x, password: y}\nb: *same\n",
+        "# note\n",
+        "# note\na:\n  username: x\n  password: |\n    y\n    z\n12: {username: n}",
+        "# note\n---\na: {username: x}\n...\n",
+    ],
+)
+@pytest.mark.parametrize("reference", ["a", "b", "c", "12"])
+def test_whatever_the_file_looks_like_no_entry_and_no_note_at_its_head_is_lost(path, text, reference):
+    path.touch(0o600)
+    path.write_text(text)
+    before = {str(key): value for key, value in (yaml.safe_load(text) or {}).items()}
+    SecretStore(path).put(reference, SECRET)
+    assert SecretStore(path)._read() == {**before, reference: SECRET}
+    assert path.read_text().startswith("# note\n")
+    SecretStore(path).remove(reference)
+    assert SecretStore(path)._read() == {key: value for key, value in before.items() if key != reference}
 
 
 def test_a_missing_reference_names_itself_and_nothing_else(path):

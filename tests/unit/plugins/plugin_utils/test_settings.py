@@ -34,6 +34,14 @@ def test_what_is_nowhere_says_where_it_may_be():
         settings.require("registry")
 
 
+def test_what_is_nowhere_says_what_to_do_about_this_one():
+    with pytest.raises(
+        errors.InvalidInput, match="the secret store is not set.*next: make a YAML file.*aicluster_secrets"
+    ) as seen:
+        settings.require("secrets")
+    assert "sqlite" not in str(seen.value)
+
+
 def test_the_actor_is_a_person_on_a_machine(monkeypatch):
     assert "@" in settings.actor()
     monkeypatch.setenv("AICLUSTER_ACTOR", "night-shift@noc")

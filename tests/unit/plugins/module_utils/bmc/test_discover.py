@@ -114,6 +114,45 @@ def test_expected_rows():
             discover.read_expected(wrong)
 
 
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([{"serial": "A1"}, {"serial": "a1"}], "serial is listed twice.*seen: a1, which f line 1 has too"),
+        ([{"serial": "A1", "name": "n"}, {"serial": "A2", "name": "n"}], "name is listed twice"),
+        (
+            [{"serial": "A1", "rack": "r1", "slot": "u1"}, {"serial": "A2", "rack": "r1", "slot": "u1"}],
+            "place is listed twice.*rack r1, slot u1",
+        ),
+        ([{"serial": "A1", "bmc_address": "FD00::1"}, {"serial": "A2", "bmc_address": "fd00:0::1"}], "bmc_address is"),
+        (
+            [{"serial": "A1", "provision_ip": "10.0.0.1"}, {"serial": "A2", "provision_ip": "10.0.0.1"}],
+            "provision_ip is",
+        ),
+        (
+            [{"serial": "A0"}, {"serial": "A2", "provision_ip": "10.0.0.300"}],
+            "f line 2, provision_ip.*seen: 10.0.0.300",
+        ),
+        (
+            [{"serial": "A0"}, {"serial": "A2", "provision_ip": "10.0.0.0", "provision_prefix": "24"}],
+            "f line 2.*go together",
+        ),
+        ([{"serial": "A0"}, {"serial": "A2", "protocol": "telnet"}], "f line 2.*redfish or ipmi.*seen: telnet"),
+        ([{"serial": "A0"}, {"serial": "A2", "colour": "red"}], "f line 2.*seen: colour"),
+        ([{"serial": "A0"}, {"name": "x"}], "f line 2.*no serial"),
+        ([{"serial": "A0"}, "A2"], "f line 2.*keys and values"),
+    ],
+)
+def test_a_wrong_row_is_named_by_its_place(rows, words):
+    with pytest.raises(errors.InvalidInput, match="(?s)" + words + ".*next: ") as seen:
+        discover.read_expected(rows, ["f line 1", "f line 2"])
+    assert "f line 2" in str(seen.value)
+
+
+def test_two_sites_may_have_a_rack_of_one_name():
+    rows = [{"serial": f"A{site}", "site": site, "rack": "r1", "slot": "u1"} for site in ("s1", "s2")]
+    assert len(discover.read_expected(rows)) == 2
+
+
 def test_parts_with_one_label_twice_are_two_parts():
     found = discover.parts_of(
         {"nics": [{"slot": "1", "mac": "a"}, {"slot": "1", "mac": "b"}], "gpus": [{"slot": "1", "model": "H100"}]}
@@ -372,3 +411,191 @@ def test_the_store_is_not_readable_by_others(world):
     with pytest.raises(errors.Refused):
         world.run()
     assert world.writes() == dict.fromkeys(NODES, 0)
+
+
+def test_a_lost_store_ends_the_run_before_any_work(world, tmp_path):
+    """A store that is gone or cannot be read is no BMC's fault: no node moves, nothing is asked."""
+    world.run()
+    for number in (1, 2, 3):
+        world.registry.save_node(f"S-{number}", "test", name=f"early{number}", bmc_address=f"127.0.8.1{number + 3}")
+    states = {node["name"]: node["state"] for node in world.registry.nodes()}
+    requests = {name: world.lab.stats(name)["requests"] for name in NODES}
+    kept = world.store.read_bytes()
+    for spoil in (
+        world.store.unlink,
+        lambda: world.store.write_bytes(b"- no store"),
+        lambda: world.store.write_bytes(b"\xff"),
+    ):
+        spoil()
+        for check in (True, False):
+            with pytest.raises(errors.BaremetalError, match=f"{world.store}.*next: "):
+                world.run(check=check)
+        world.store.touch(0o600)
+        world.store.write_bytes(kept)
+    assert {node["name"]: node["state"] for node in world.registry.nodes()} == states
+    assert {name: world.lab.stats(name)["requests"] for name in NODES} == requests
+    assert not world.run()["changed"]
+
+
+def test_an_entry_that_is_no_account_ends_the_run_when_it_is_the_factorys(world):
+    world.store.write_text(yaml.safe_dump({"factory": {"user": "admin", "password": "x"}}))
+    with pytest.raises(errors.InvalidInput, match="entry factory.*no username.*next: complete the entry `factory`"):
+        world.run()
+    assert world.registry.nodes() == []
+
+
+def test_a_missing_entry_moves_no_node(world):
+    """Nothing was tried, so nothing is known about the BMC: a listed node stays registered, and why tells what is missing."""
+    rows = [row(number, bmc_address=f"127.0.8.1{number}") for number in (1, 2, 3)]
+    report = world.run(expected=rows, factory=["factroy"])
+    assert {problem["code"] for problem in report["problems"]} == {"no_credential"}
+    assert {node["state"] for node in world.registry.nodes()} == {"registered"}
+    assert "no credential to try" in world.registry.why("gpu01")[0]["text"]
+    assert any("factroy" in text for text in report["warnings_of_discovery"])
+    assert not world.run(expected=rows, factory=["factroy"])["changed"]
+    assert not world.run(expected=rows)["problems"]
+    assert [entry["code"] for entry in world.registry.why("gpu01")] == ["state_available"]
+
+
+def test_the_own_entry_of_a_node_that_is_lost_is_named(world):
+    world.run()
+    world.secrets.remove(SITE.format(1))
+    report = world.run()
+    assert [problem["code"] for problem in report["problems"]] == ["secret_not_found"]
+    first = world.registry.why("gpu01")[0]
+    assert first["code"] == "evidence_could_not_test" and SITE.format(1) in first["next_step"]
+    assert world.registry.node("gpu01")["state"] == "available"
+
+
+@pytest.mark.parametrize(
+    ("state", "fault"),
+    [("available", "dead"), ("available", "password"), ("available", "certificate"), ("deploying", "dead")],
+)
+def test_a_lost_bmc_is_on_record_in_every_state_and_moves_nobody(world, state, fault):
+    world.run()
+    if state == "deploying":
+        world.registry.begin("gpu01", "deploy", actor="test")
+    rows = len(world.registry.audit_rows("gpu01"))
+    kept, pin = world.secrets.get(SITE.format(1)), world.registry.node("gpu01")["bmc_fingerprint"]
+    options, wanted = {}, [row(1, bmc_address="127.0.8.11"), row(2)]
+    if fault == "dead":
+        options = {"ranges": [f"127.0.8.11:{9}", *(f"{bmc.address}:{bmc.port}" for bmc in world.lab.bmcs[1:])]}
+    elif fault == "password":
+        world.secrets.put(SITE.format(1), {**kept, "password": "Somebody-elses-1"})
+    else:
+        world.registry.save_node("LAB-test-0001", "test", bmc_fingerprint="ab" * 32)
+    planned = world.run(check=True, expected=wanted, **options)
+    assert planned["changed"] and "gpu01: bmc_access" in planned["diff"]["after"]
+    report = world.run(expected=wanted, **options)
+    assert [problem["host"] for problem in report["problems"]] == ["gpu01"]
+    assert world.registry.node("gpu01")["state"] == state
+    [item] = [item for item in world.registry.evidence("gpu01") if item["check"] == "bmc_access"]
+    assert item["outcome"] == "fail" and item["detail"]["next_step"]
+    assert item["value"] in " ".join(entry["text"] for entry in world.registry.why("gpu01"))
+    assert not world.run(expected=wanted, **options)["changed"]  # the same reason is no news
+
+    world.secrets.put(SITE.format(1), kept)
+    world.registry.save_node("LAB-test-0001", "test", bmc_fingerprint=pin)
+    well = world.run(expected=wanted)
+    assert well["changed"] and not well["problems"]
+    [item] = [item for item in world.registry.evidence("gpu01") if item["check"] == "bmc_access"]
+    assert item["outcome"] == "pass" and world.registry.node("gpu01")["state"] == state
+    assert "evidence_fail" not in [entry["code"] for entry in world.registry.why("gpu01")]
+    assert not world.run(expected=wanted)["changed"] and len(world.registry.audit_rows("gpu01")) > rows
+
+
+def test_the_reason_of_a_failed_login_is_the_newest_one(world):
+    rows, ranges = [row(1, bmc_address="127.0.8.11"), row(2)], [f"127.0.8.11:{9}"]
+    world.run(expected=rows, ranges=ranges)
+    assert "does not answer" in str(world.registry.why("gpu01"))
+    operations.account(endpoint(world.lab, "gpu01"), testing.USERNAME, "Somebody-elses-1")
+    assert world.run(expected=rows)["changed"]
+    first, second = world.registry.why("gpu01")
+    assert first["code"] == "verifying_failed" and "discover playbook" in first["next_step"]
+    assert (
+        "refused the user name or password" in second["text"]
+        and "does not answer" not in first["text"] + second["text"]
+    )
+
+
+def test_a_run_without_the_file_is_as_one_with_it(tmp_path):
+    """What the list says of a server that comes later counts also when the file is left out of that run."""
+    config = testing.node_config(1, bmc={"address": "127.0.8.31", "protocols": ["redfish", "ipmi"]})
+    full = row(
+        1, protocol="ipmi", bmc_address="127.0.8.31", provision_mac="52:54:00:77:02:01", provision_ip="10.77.1.11",
+        provision_prefix="24", ansible_host="10.9.9.9",
+    )  # fmt: skip
+    with testing.running([config]) as lab:
+        world = World(lab, tmp_path)
+        ipmi_port = lab["gpu01"].ipmi_port
+        world.registry.save_expected(list(discover.read_expected([full]).values()), "test")
+        world.expected = None
+        silent = world.run(ranges=["127.0.8.31:9"], ipmi_port=0)
+        assert [problem["host"] for problem in silent["problems"]] == ["gpu01"]  # the address came from the kept list
+        report = world.run(ipmi_port=ipmi_port)
+        assert not report["problems"]
+        node = world.registry.node("gpu01")
+        assert {
+            key: node[key]
+            for key in ("bmc_protocol", "provision_mac", "provision_ip", "provision_prefix", "ansible_host")
+        } == {
+            "bmc_protocol": "ipmi",
+            "provision_mac": "52:54:00:77:02:01",
+            "provision_ip": "10.77.1.11",
+            "provision_prefix": 24,
+            "ansible_host": "10.9.9.9",
+        }
+        assert not world.run(ipmi_port=ipmi_port)["changed"]
+        assert not world.run(ipmi_port=ipmi_port, expected=[full])["changed"]
+
+
+def test_a_retired_server_that_answers_is_left_alone(world):
+    world.run()
+    world.registry.transition("gpu01", "available", "retired", "test", "sold")
+    writes, rows = world.writes(), len(world.registry.audit_rows("LAB-test-0001"))
+    report = world.run()  # the list still asks for it
+    assert [problem["code"] for problem in report["problems"]] == ["node_retired"]
+    report = world.run(expected=[row(2)])
+    assert not report["problems"] and any("is retired" in text for text in report["warnings_of_discovery"])
+    assert world.writes() == writes and len(world.registry.audit_rows("LAB-test-0001")) == rows
+    assert world.registry.node("LAB-test-0001")["state"] == "retired"
+
+
+def test_two_servers_in_one_place_wait_until_one_is_corrected(world):
+    """The list cannot say so, but a record can: another server was registered by hand into the first one's place."""
+    world.registry.save_node("S-9", "test", name="other", rack="r1", slot="u01")
+    report = world.run()
+    assert {node["name"]: node["state"] for node in world.registry.nodes(names=["gpu01", "gpu02"])} == {
+        "gpu01": "manageable",
+        "gpu02": "available",
+    }
+    assert any("gpu01, other: recorded in the same place" in text for text in report["warnings_of_discovery"])
+    assert "other stands there too" in next(entry["pending"] for entry in report["bmcs"] if entry["name"] == "gpu01")
+    world.registry.save_node("S-9", "test", slot="u03")
+    world.run()
+    assert world.registry.node("gpu01")["state"] == "available"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_password_length_that_cannot_work_is_refused_before_any_work(world, check):
+    with pytest.raises(errors.InvalidInput, match="wanted: 12 to 20; seen: 4; next: correct discover_password_length"):
+        world.run(check=check, password_length=4)
+    assert world.registry.nodes() == [] and not any(world.lab.stats(name).get("requests") for name in NODES)
+
+
+def test_check_mode_shows_the_rows_that_the_run_writes(world):
+    planned = world.run(check=True)["diff"]["after"]
+    done = world.run()["diff"]["after"]
+    for name in ("gpu01", "gpu02", "lab-test-0003"):
+        for thing in (
+            "name",
+            "rack",
+            "bmc_address",
+            "bmc_credential",
+            "provision_mac",
+            "part gpu GPU0",
+            "facts.system",
+        ):
+            if f"{name}: {thing}" in done:
+                assert f"{name}: {thing}" in planned, (name, thing)
+    assert 'gpu01: name: "gpu01"' in planned and "gpu01: facts.system" in planned
