@@ -58,6 +58,8 @@ class Step:
     path: str = "bmc"
     psid: list = field(default_factory=list)
     siblings: str = "none"
+    rule: str = "dotted"
+    extract: str = None
 
     def line(self):
         return f"push {self.component} {self.from_version} -> {self.to_version} ({self.image_name})"
@@ -486,5 +488,7 @@ def _write(found, goals, rounds):
                     path=component.path,
                     psid=list(component.psid),
                     siblings=component.siblings,
+                    rule=component.rule.name,
+                    extract=component.rule.extract,
                 )
             )
