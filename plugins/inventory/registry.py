@@ -128,12 +128,16 @@ class InventoryModule(BaseInventoryPlugin):
     def parse(self, inventory, loader, path, cache=True):
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
+        problem = None
         try:
             url = settings.require("registry", self.get_option("registry"))
             file = known_hosts.path_for(url, self.get_option("known_hosts"))
             nodes = self._nodes(url, file)
         except errors.BaremetalError as error:
-            raise AnsibleParserError(str(error)) from error
+            problem = str(error)
+        if problem:
+            # Raised outside the handler: Ansible prints every exception of the chain, and the causes say the same thing once more.
+            raise AnsibleParserError(problem)
         arguments = known_hosts.ssh_arguments(file)
         self.inventory.add_group("nodes")
         made = set()

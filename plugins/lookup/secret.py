@@ -70,7 +70,13 @@ class LookupModule(LookupBase):
                 elif field in entry:
                     found.append(entry[field])
                 else:
-                    raise errors.NotFound(f"the entry {term} has no field {field}", thing=store.path)
+                    raise errors.NotFound(
+                        f"the entry {term} has no field {field}",
+                        thing=store.path,
+                        wanted=field,
+                        seen="another set of fields",
+                        next_step=f"add `{field}` to the entry `{term}`, or correct the option field",
+                    )
         except errors.BaremetalError as error:
-            raise AnsibleLookupError(str(error)) from error
+            raise AnsibleLookupError(str(error)) from None  # Ansible would print the cause too, which says the same
         return found

@@ -2,6 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import pytest
+from ansible.errors import AnsibleParserError
+from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
+
 from ansible_collections.aicluster.baremetal.plugins.inventory import registry
 
 NODE = {
@@ -33,3 +38,26 @@ def test_a_node_with_gpus_is_in_a_group_for_each_model_and_held_is_one_too():
 
 def test_gpus_of_unknown_model_are_gpus():
     assert "gpu_none" not in registry.groups_of({**NODE, "parts": [{"kind": "gpu", "model": None}]})
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("registry: postgresql://u:hunter2@127.0.0.1:1/x", "the registry database cannot be used"),
+        ("registry: mysql://u:hunter2@127.0.0.1:1/x", "unknown kind of database"),
+        ("registry: sqlite:////nowhere/registry.db", "the registry is empty"),
+    ],
+)
+def test_a_database_error_is_said_once(tmp_path, lines, words):
+    """Ansible prints the whole chain of causes behind an exception; ours has none, because they say the same thing."""
+    path = tmp_path / "x.aicluster.yml"
+    path.write_text(f"plugin: aicluster.baremetal.registry\n{lines}\n")
+    plugin = registry.InventoryModule()
+    plugin._load_name = plugin._redirected_names = None
+    plugin._read_config_data = lambda _path: None
+    options = {"registry": lines.split(": ")[1], "known_hosts": str(tmp_path / "known"), "states": None}
+    plugin.get_option = lambda name: options.get(name)
+    with pytest.raises(AnsibleParserError) as seen:
+        plugin.parse(InventoryData(), DataLoader(), str(path))
+    assert str(seen.value).count(words) == 1 and "hunter2" not in str(seen.value)
+    assert seen.value.__cause__ is None and seen.value.__context__ is None
