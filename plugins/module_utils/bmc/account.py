@@ -2,18 +2,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..core.deadline import Deadline
 from ..core.errors import AuthenticationFailed, InvalidInput, Refused
 from ..core.plan import Change, Plan
-from . import connect, quirks, transform
+from . import connect, guard, quirks, transform
 from .endpoint import check_seconds
 from .errors import AnswerLost, HttpError
 from .result import Result, known_identity
 
 
-def can_log_in(endpoint, username, password, deadline=None):
-    """True or False: do these credentials work? One authenticated read, one try only (BMCs lock accounts). "Must be changed" counts as working."""
-    trial = endpoint.with_account(username, password)
+def can_log_in(endpoint, username, password, deadline=None, guarded=True):
+    """True or False: do these credentials work? One authenticated read, one try only (BMCs lock accounts). "Must be changed" counts as working.
+
+    What was refused twice just now is False without a try (see guard.py), unless `guarded` is off: for a password that was changed just now.
+    """
+    trial = replace(endpoint, username=username, password=password, guarded=guarded)
     with connect(trial, deadline) as client:
         try:
             if trial.protocol == "ipmi":
@@ -269,10 +274,11 @@ def _verify_account(client, endpoint, collection, username, password, role, enab
     ):
         client.close()
         endpoint = endpoint.with_account(username, password)
+    guard.forget(endpoint.with_account(username, password or ""))
     if enabled is not False and password is not None and any(c.thing == "account.password" for c in plan.changes):
         part = Deadline(min(20.0, deadline.remaining()), f"log in as {username}", host=endpoint.label)
         # Some BMCs take seconds to distribute a new password; few and slow tries, because failed ones lock accounts.
-        part.wait(lambda: (can_log_in(endpoint, username, password, part), "refused"), interval=5.0)
+        part.wait(lambda: (can_log_in(endpoint, username, password, part, guarded=False), "refused"), interval=5.0)
     with connect(endpoint, deadline) as fresh:
         fresh.hide(password)
         items = fresh.members(collection, "the accounts", expand=False)
@@ -341,7 +347,7 @@ def _ipmi_account(
                 wanted.get("account.enabled"),
             )
     changed_password = "account.password" in wanted and enabled is not False
-    if changed_password and not can_log_in(endpoint, username, password, deadline):
+    if changed_password and not can_log_in(endpoint, username, password, deadline, guarded=False):
         raise Refused(
             "the BMC accepted the password but does not take it",
             host=endpoint.label,

@@ -37,6 +37,7 @@ class Endpoint:
     """One BMC. `timeout` is the deadline in seconds of a whole operation; `connect_timeout` and `read_timeout` bound one exchange.
 
     `transport` makes the carrier of the requests from the endpoint (None: connector.Connector); `fleet` gives one that is made for thousands of BMCs.
+    `guarded`: a credential that this BMC refused is not tried again for a while (see guard.py); off only where a password was changed just now.
     """
 
     address: str
@@ -55,6 +56,7 @@ class Endpoint:
     name: str = None
     privilege: str = "administrator"
     transport: object = field(default=None, repr=False, compare=False)
+    guarded: bool = True
 
     def __post_init__(self):
         if not self.address:

@@ -19,6 +19,7 @@ from ..core.deadline import Deadline
 from ..core.errors import AuthenticationFailed, BaremetalError, Refused, Unreachable, Unsupported
 from ..core.process import die_with_parent
 from ..core.redact import Redactor
+from . import guard
 from .errors import AnswerLost
 
 try:
@@ -240,12 +241,15 @@ class IpmiClient:
         """Start the worker and log in; a second try is a new process."""
         if self._pid:
             return
+        refusals = guard.check(self.endpoint)
         last = None
         for number in range(LOGIN_TRIES):
             self._start()
             try:
                 self._ask("login", (), write=False)
                 self._logged_in = True
+                if refusals:
+                    guard.forget(self.endpoint)
                 return
             except (Unreachable, BaremetalError) as error:
                 self.close()
@@ -329,6 +333,7 @@ class IpmiClient:
             return reply["value"]
         text = self._redact.text(reply["error"])
         if name == "login" and DENIED.search(text):
+            guard.refused(self.endpoint)
             raise AuthenticationFailed(
                 "the BMC refused the user name, password or privilege",
                 host=self.endpoint.label,

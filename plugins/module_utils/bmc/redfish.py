@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ..core.deadline import Deadline
 from ..core.errors import AuthenticationFailed, BaremetalError, NotFound, Refused, Unreachable, Unsupported
 from ..core.redact import Redactor
-from . import transform
+from . import guard, transform
 from .connector import Connector
 from .errors import AnswerLost, HttpError, TransportError, read_messages, verdict
 from .tls import fetch_fingerprint
@@ -104,6 +104,7 @@ class RedfishClient:
         self._etags, self._etag_step = {}, 0
         self._last_used = 0.0
         self._old_sigterm = None
+        self._refusals = None  # how often this credential was refused before; None until it was looked up
 
     # ---- life ---------------------------------------------------------------------------------------------------------------------
     def __enter__(self):
@@ -125,6 +126,7 @@ class RedfishClient:
         if self._token or self._session_refused:
             return
         uri = transform.link(self.root(), "Links", "Sessions") or ROOT + "SessionService/Sessions"
+        self._check_guard()
         self._guard_sigterm()
         body = {"UserName": self.endpoint.username, "Password": self.endpoint.password}
         try:
@@ -143,6 +145,7 @@ class RedfishClient:
             if status in (400, 401):
                 raise self._denied(error)
             raise
+        self._let_in()
         self._token = answer.headers.get("X-Auth-Token")
         if not self._token:
             return
@@ -207,6 +210,7 @@ class RedfishClient:
                 raise deadline.exceeded(f"no usable answer to {method} {where}")
             sending = dict(own_headers)
             if authenticate:
+                self._check_guard()
                 sending.update(self._auth_headers())
             if not read:
                 if authenticate and self.before_write:
@@ -254,6 +258,8 @@ class RedfishClient:
                 own_headers["Accept-Encoding"] = ""
                 continue
             if status < 400:
+                if authenticate:
+                    self._let_in()
                 return self._answer(method, where, response)
             refused = self._refused(method, where, response)
             tries += 1
@@ -265,6 +271,16 @@ class RedfishClient:
             elif status in (500, 502, 504) and repeatable and tries <= 2 and self._pause(tries, wait, deadline):
                 continue
             raise refused
+
+    def _check_guard(self):
+        """Before the credential is sent for the first time."""
+        if self._refusals is None:
+            self._refusals = guard.check(self.endpoint)
+
+    def _let_in(self):
+        if self._refusals:
+            guard.forget(self.endpoint)
+            self._refusals = 0
 
     def _try_session(self, response):
         """Some BMCs have Basic switched off and say so by not offering it; where it is offered, the credentials are wrong. True: logged in."""
@@ -278,7 +294,8 @@ class RedfishClient:
         timeout = (min(self.endpoint.connect_timeout, left), min(self.endpoint.read_timeout, left))
         status = None
         try:
-            response = self._connector.exchange(method, path, body, headers, timeout)
+            with guard.IN_FLIGHT.one(self.endpoint, left):
+                response = self._connector.exchange(method, path, body, headers, timeout)
             status = response.status_code
             return response
         finally:
@@ -355,6 +372,8 @@ class RedfishClient:
         return error
 
     def _denied(self, error):
+        guard.refused(self.endpoint)
+        self._refusals = None
         return AuthenticationFailed(
             "the BMC refused the user name or password",
             host=self.endpoint.label,
@@ -523,7 +542,22 @@ class RedfishClient:
         return self._send("POST", path, {} if body is None else body)
 
     def delete(self, path):
-        return self._send("DELETE", path)
+        """DELETE; with If-Match, down the ladder of forms, only where the BMC asks for it."""
+        try:
+            return self._send("DELETE", path)
+        except HttpError as error:
+            if error.status not in (412, 428):
+                raise
+            last = error
+        self.get(path)
+        for form in etag_ladder(self._etags.get(transform.same_path(path)))[:-1]:
+            try:
+                return self._send("DELETE", path, None, {"If-Match": form})
+            except HttpError as error:
+                if error.status != 412:
+                    raise
+                last = error
+        raise last
 
     # ---- which system -------------------------------------------------------------------------------------------------------------
     def systems(self):

@@ -9,6 +9,12 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint i
 from bmc_simulator import testing
 
 
+@pytest.fixture(autouse=True)
+def guard_of_its_own(tmp_path, monkeypatch):
+    """What one test had refused must not be remembered in another, nor on this machine."""
+    monkeypatch.setenv("AICLUSTER_BMC_GUARD", str(tmp_path / "guard"))
+
+
 @pytest.fixture(scope="session")
 def simulator():
     with testing.running(1) as lab:

@@ -343,3 +343,23 @@ def test_every_refusal_says_what_was_seen_and_what_to_do(bmc, there, monkeypatch
         else:
             client.post(SYSTEM + "/Actions/ComputerSystem.Reset", {"ResetType": "On"})
     assert caught.value.seen.startswith(f"HTTP {status}") and caught.value.next_step and caught.value.code != "error"
+
+
+@pytest.mark.parametrize("status", [412, 428])
+def test_a_delete_that_wants_an_etag_gets_it(fresh, status):
+    there = endpoint(fresh)
+    with connect(there) as client:
+        client.login()
+        client.post(
+            "/redfish/v1/AccountService/Accounts",
+            {"UserName": "monitor", "Password": "Monitor-12345", "RoleId": "ReadOnly"},
+        )
+        fresh.set_behaviour(
+            "gpu01", faults=[{"method": "DELETE", "path": ".*Accounts.*", "status": status, "times": 1}]
+        )
+        account = next(
+            item for item in client.members("/redfish/v1/AccountService/Accounts") if item["UserName"] == "monitor"
+        )
+        client.delete(account["@odata.id"])
+        assert [method for method, unused, unused2 in client.sent].count("DELETE") == 2
+        assert all(item["UserName"] != "monitor" for item in client.members("/redfish/v1/AccountService/Accounts"))
