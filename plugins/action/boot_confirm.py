@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-import datetime
 import os
 import shlex
 import time
@@ -135,13 +134,12 @@ class ActionModule(RegistryAction):
     def _record(self, attempt, facts):
         """The two last events of the timeline; a run that takes over does not write them a second time."""
         known = {row["step"] for row in self.registry.boot_events(self.host, attempt)}
-        now = datetime.datetime.now(datetime.timezone.utc)
         if "disk_boot" not in known:
             try:
-                began = (now - datetime.timedelta(seconds=float(facts.get("uptime", "")))).isoformat()
+                age = max(0.0, float(facts.get("uptime", "")))
             except ValueError:
-                began = None
+                age = None
             detail = f"kernel {facts.get('kernel')}, root {facts.get('root_uuid')}"
-            self.registry.boot_event(self.host, attempt, "disk_boot", detail, "ssh", began)
+            self.registry.boot_event(self.host, attempt, "disk_boot", detail, "ssh", age_s=age)
         if "ssh" not in known:
             self.registry.boot_event(self.host, attempt, "ssh", facts.get("hostname"), "ssh")

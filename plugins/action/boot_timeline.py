@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-import time
-
 from ansible_collections.aicluster.baremetal.plugins.module_utils.netboot import timeline
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
 
@@ -19,7 +17,7 @@ class ActionModule(RegistryAction):
         allowed = timeline.limits(given)
         attempt, _fencing = self.attempt
         events = self.registry.boot_events(self.host, attempt) if attempt else []
-        resume, why = timeline.resume_point(events, time.time(), allowed)
+        resume, why = timeline.resume_point(events, timeline.seconds_of(self.registry.now()), allowed)
         progress = timeline.Progress(events)
         return {
             "changed": False,

@@ -80,18 +80,24 @@ def seconds_of(text):
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=datetime.timezone.utc)).timestamp()
 
 
+def moment(event):
+    """Unix seconds at which the registry took the event in, by the registry's clock: what ages are counted from. `time`, which is for people, may have been
+    taken from another machine's clock."""
+    return seconds_of(event.get("recorded") or event["time"])
+
+
 class Progress:
     """How far one boot came: the events of the attempt since its last power_on (a second boot of the same attempt starts anew)."""
 
     def __init__(self, events, started=None):
-        rows = sorted(events, key=lambda event: seconds_of(event["time"]))
+        rows = sorted(events, key=moment)
         last_on = max((i for i, event in enumerate(rows) if event["step"] == "power_on"), default=None)
         self.rows = rows if last_on is None else rows[last_on:]
         steps = [event for event in self.rows if event["step"] in ORDER]
         self.last = max(steps, key=lambda event: ORDER.index(event["step"])) if steps else None
         self.failure = next((event for event in self.rows if event["step"] == "failed"), None)
         # The newest sign of life counts for the limit: a ramdisk that reports progress while writing is not stuck.
-        newest = [seconds_of(event["time"]) for event in steps if self.last and event["step"] == self.last["step"]]
+        newest = [moment(event) for event in steps if self.last and event["step"] == self.last["step"]]
         self.since = max(newest) if newest else started
 
     @property
@@ -117,7 +123,7 @@ class Progress:
 
 
 def resume_point(events, now, allowed):
-    """Where a run that took over an attempt goes on: ("ssh" | "wait" | "boot", why).
+    """Where a run that took over an attempt goes on: ("ssh" | "wait" | "boot", why). `now`: Unix seconds by the registry's clock.
 
     ssh: the ramdisk finished, only the disk boot has to be confirmed. wait: the grant was used and the boot is not overdue, so it must not be
     cut off in the middle of a write. boot: nothing alive; a new grant and a restart are needed (before the grant is used nothing can be lost).

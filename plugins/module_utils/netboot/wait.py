@@ -36,12 +36,19 @@ def _overdue(node, progress, step, limit):
     )
 
 
-def for_step(registry, node, attempt, fencing, until, allowed, poll_s=1.0, clock=time.time, sleep=time.sleep):
+def registry_clock(registry):
+    """A function that gives the registry's time in Unix seconds. The registry is asked once; what passes after that is the same on every machine."""
+    base, start = timeline.seconds_of(registry.now()), time.monotonic()
+    return lambda: base + time.monotonic() - start
+
+
+def for_step(registry, node, attempt, fencing, until, allowed, poll_s=1.0, sleep=time.sleep):
     """Wait until the boot reached `until`; returns the Progress.
 
-    The limit of each step counts from the event before it (times of the registry), not from the start of this call: a node whose turn comes
+    The limit of each step counts from the event before it, by the registry's clock alone, not from the start of this call: a node whose turn comes
     late in a long batch gets no extra time. Raises DeadlineExceeded, BaremetalError `boot_failed`, or FencedOut.
     """
+    clock = registry_clock(registry)
     started, beat, seen = clock(), None, None
     while True:
         now = clock()
@@ -64,14 +71,12 @@ def for_step(registry, node, attempt, fencing, until, allowed, poll_s=1.0, clock
         sleep(poll_s)
 
 
-def for_reservation(
-    registry, node, attempt, fencing, seconds=RESERVED_S, poll_s=0.5, clock=time.time, sleep=time.sleep
-):
+def for_reservation(registry, node, attempt, fencing, seconds=RESERVED_S, poll_s=0.5, sleep=time.sleep):
     """Wait until the boot service keeps the node's DHCP reservation: the proof that it runs and reads this registry."""
-    end = clock() + seconds
+    end = time.monotonic() + seconds
     registry.heartbeat(attempt, fencing)
     while not any(event["step"] == "reserved" for event in registry.boot_events(node, attempt)):
-        if clock() >= end:
+        if time.monotonic() >= end:
             raise DeadlineExceeded(
                 f"no DHCP reservation within {format_seconds(seconds)}",
                 host=node,

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-import datetime
 import json
 import logging
 import os
@@ -159,6 +158,7 @@ class Watcher:
         return None
 
     def _event(self, node, step, detail, source, when=None):
-        moment = when and datetime.datetime.fromtimestamp(when, datetime.timezone.utc).isoformat()
-        self._registry.boot_event(node["serial"], node.get("attempt"), step, detail, source, time=moment)
+        # Log line and this clock are of one machine; the registry counts the age back from its own.
+        age = None if when is None else max(0.0, time.time() - when)
+        self._registry.boot_event(node["serial"], node.get("attempt"), step, detail, source, age_s=age)
         _log.info("%s: %s %s", node["name"], step, detail)

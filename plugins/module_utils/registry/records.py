@@ -357,8 +357,9 @@ class Records:
 
     # boot events
 
-    def boot_event(self, node, attempt, step, detail=None, source="", time=None):
-        """Record one event of the boot timeline. An event of an attempt that is no longer the node's is kept under step `late` and changes nothing."""
+    def boot_event(self, node, attempt, step, detail=None, source="", time=None, age_s=None):
+        """Record one event of the boot timeline. `age_s`: it was so many seconds ago; a caller gives that rather than `time`, because its clock is not the
+        registry's. An event of an attempt that is no longer the node's is kept under step `late` and changes nothing."""
         if step not in BOOT_STEPS:
             raise errors.InvalidInput(
                 "there is no such boot step",
@@ -380,7 +381,7 @@ class Records:
                     step="late" if late else step,
                     detail=nodes.dumps({"step": step, "detail": detail} if late else detail),
                     source=str(source),
-                    time=moment or now,
+                    time=moment or (now if age_s is None else plus(now, -float(age_s))),
                     recorded=now,
                 )
             )
