@@ -335,7 +335,7 @@ class RedfishClient:
             if method != "GET" and response.status_code < 300:
                 body = None  # a write that was accepted and answered with a page of text is still accepted
             else:
-                raise BaremetalError(
+                error = BaremetalError(
                     "the answer is not JSON",
                     host=self.endpoint.label,
                     thing=f"{method} {path}",
@@ -344,6 +344,8 @@ class RedfishClient:
                     next_step="restart the BMC if this stays; check that the address is a Redfish service",
                     code="not_json",
                 )
+                error.answer = Answer(response.status_code, response.headers, None) if body is None else None
+                raise error
         if isinstance(body, dict) and method == "GET":
             etag = response.headers.get("ETag") or transform.text(body, "@odata.etag")
             self._etags[transform.same_path(path)] = etag
@@ -439,6 +441,20 @@ class RedfishClient:
             if error.code != "not_json":
                 raise
             return self._send("GET", path, limit=limit).body
+
+    def look(self, path):
+        """The Answer to one GET, whatever its body: monitors of tasks answer without one, or with somebody else's."""
+        try:
+            return self._send("GET", path)
+        except BaremetalError as error:
+            if error.code != "not_json" or not isinstance(getattr(error, "answer", None), Answer):
+                raise
+            return error.answer
+
+    @staticmethod
+    def wait_asked(answer):
+        """Seconds that the BMC asked us to wait (Retry-After), or None."""
+        return retry_after((answer.headers or {}).get("Retry-After"))
 
     def optional(self, path, what=None):
         """Like `get`, but a resource that cannot be read is None and a warning."""
