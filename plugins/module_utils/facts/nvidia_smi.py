@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 from .values import Unreadable, number, reported, yes
 

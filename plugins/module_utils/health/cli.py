@@ -65,7 +65,7 @@ def main(argv=None, version="source", system=None):
     """Run one suite; returns the exit status. Whatever goes wrong, standard output is one JSON document (except for usage errors)."""
     argv = sys.argv[1:] if argv is None else argv
     if argv and argv[0] in ("--version", "--warm"):
-        print(version)
+        sys.stdout.write(f"{version}\n")
         return 0
     if not argv or argv[0] not in _SUITES:
         sys.stderr.write(USAGE)

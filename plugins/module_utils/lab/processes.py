@@ -111,7 +111,7 @@ def end(pids, seconds=20, thing="processes of the lab gone"):
             deadline.wait(
                 lambda: (not alive(), [owner.pid for owner in alive()]),
                 interval=0.1,
-                describe=lambda left: describe(left),
+                describe=describe,
             )
             return signalled
         except DeadlineExceeded:

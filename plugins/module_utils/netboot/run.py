@@ -42,15 +42,15 @@ def main(open_registry, argv=None):
         settings = settings_file.load(options.settings)
         registry = _open(open_registry, settings.registry, 0 if options.check else _REGISTRY_WAIT_S)
     except BaremetalError as error:
-        print(f"boot-service: {error}", file=sys.stderr)
+        sys.stderr.write(f"boot-service: {error}\n")
         return 2
     if options.check:
-        print(f"boot-service: {settings!r} is good")
+        sys.stdout.write(f"boot-service: {settings!r} is good\n")
         return 0
     try:
         import waitress
     except ImportError as error:
-        print(f"boot-service: {error}: install Flask and waitress for {sys.executable}", file=sys.stderr)
+        sys.stderr.write(f"boot-service: {error}: install Flask and waitress for {sys.executable}\n")
         return 2
     watcher = Watcher(registry, settings)
 
@@ -63,7 +63,7 @@ def main(open_registry, argv=None):
             create_app(registry, settings), host=settings.listen, port=settings.port, threads=settings.threads
         )
     except OSError as error:
-        print(f"boot-service: cannot listen on {settings.listen}:{settings.port}: {error.strerror}", file=sys.stderr)
+        sys.stderr.write(f"boot-service: cannot listen on {settings.listen}:{settings.port}: {error.strerror}\n")
         return 2
     watcher.start()
     advertiser = settings.interface and advertise.start(settings.interface, watcher.is_deploying)

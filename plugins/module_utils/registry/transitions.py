@@ -3,6 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import sys
+
 # Who may do a transition. A stage row needs the number of the node's current attempt at that stage, so it happens through begin and finish only.
 OPERATOR = "operator"  # a person, or automation that acts for one
 DISCOVER = "discover"  # the discovery playbook: it has no attempts, it only records what it read
@@ -219,4 +221,4 @@ def as_markdown():
 
 
 if __name__ == "__main__":
-    print(as_markdown(), end="")
+    sys.stdout.write(as_markdown())

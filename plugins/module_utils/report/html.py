@@ -9,6 +9,8 @@ try:
 except ImportError as error:  # the controller always has it: Ansible needs it
     jinja2 = None
     JINJA2_ERROR = error
+else:
+    JINJA2_ERROR = None
 
 from ..core.errors import Unsupported
 

@@ -52,6 +52,14 @@ def whole(query: dict[str, str], name: str) -> int | None:
 # ---- $filter -----------------------------------------------------------------------------------
 
 
+def _either(one, other):
+    return lambda body: one(body) or other(body)
+
+
+def _both(one, other):
+    return lambda body: one(body) and other(body)
+
+
 class _Filter:
     """Recursive descent over: or, and, not, parentheses, comparisons of a property path with a literal."""
 
@@ -88,14 +96,14 @@ class _Filter:
         left = self._and()
         while self._peek() == "or":
             self._next()
-            left = (lambda a, b: lambda body: a(body) or b(body))(left, self._and())
+            left = _either(left, self._and())
         return left
 
     def _and(self) -> Callable[[Json], bool]:
         left = self._not()
         while self._peek() == "and":
             self._next()
-            left = (lambda a, b: lambda body: a(body) and b(body))(left, self._not())
+            left = _both(left, self._not())
         return left
 
     def _not(self) -> Callable[[Json], bool]:

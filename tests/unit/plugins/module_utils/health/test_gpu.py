@@ -85,7 +85,8 @@ def test_slow_links_and_bridged_cards(one):
     report = one()
     models = {0: model_of("233010DE")[1]}
 
-    def outcome(speeds, found=report, table=models):
+    def outcome(speeds, found=report, table=None):
+        table = models if table is None else table
         return gpu.nvlink(found, table, (nvidia_smi.Links(0, "x", "GPU-1", speeds),), False)["outcome"]
 
     assert outcome(dict.fromkeys(range(18), 26.562)) == "pass"

@@ -17,7 +17,7 @@ command_line=root=UUID={UUID} ro console=ttyS0
 uptime=12.30
 hostname=gpu01
 """
-SERVED = [{"bytes": 10, "status": 200, "complete": False}, {"bytes": 4096, "status": 200, "complete": True}]
+SERVED = ({"bytes": 10, "status": 200, "complete": False}, {"bytes": 4096, "status": 200, "complete": True})
 
 
 def outcomes(text=TEXT, serial="S-1", size=4096, served=SERVED):

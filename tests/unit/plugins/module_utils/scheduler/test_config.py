@@ -220,4 +220,4 @@ def test_real_controller_that_does_not_come_up_gets_its_old_files_back(place):
     with pytest.raises(BaremetalError):
         place.ensure(["gpu01"], head=head)
     assert (place.dir / "slurm.conf").read_text() == before
-    place.slurm.wait("old controller back", lambda: place.controller.up(), 15)
+    place.slurm.wait("old controller back", place.controller.up, 15)
