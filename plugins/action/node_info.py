@@ -24,10 +24,17 @@ class ActionModule(RegistryAction):
         if params["names"]:
             known = {node["name"] for node in nodes} | {node["serial"] for node in nodes}
             missing = [name for name in params["names"] if name not in known]
-            if missing and not params["states"]:
+            if (
+                missing and params["states"]
+            ):  # a node in another state is simply not asked for; one that is not there is a mistake
+                there = registry.nodes(names=missing)
+                known = {node["name"] for node in there} | {node["serial"] for node in there}
+                missing = [name for name in missing if name not in known]
+            if missing:
                 raise errors.NotFound(
                     "the registry has no such node",
-                    thing="registry",
+                    thing="names",
+                    wanted="names or chassis serials of nodes",
                     seen=", ".join(missing),
                     next_step="check the spelling, or run the discover playbook",
                 )

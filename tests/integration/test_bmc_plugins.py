@@ -221,3 +221,34 @@ def test_discovery_from_a_delegate(controller, lab):
     assert len(passwords) == 2 and not any(word in output for word in [*passwords, PASSWORD])
     status, output, result = controller.play(task)
     assert status == 0 and not result["changed"]
+
+
+def test_check_mode_before_there_is_a_registry_shows_every_row(tmp_path):
+    """The first thing that a careful user does: look what would be written, before anything is made."""
+    with testing.running(1) as fresh:
+        _look_first(Controller(fresh, tmp_path), fresh)
+
+
+def _look_first(controller, lab):
+    task = {
+        "aicluster.baremetal.bmc_discover": {
+            "ranges": [f"{bmc.address}:{bmc.port}" for bmc in lab.bmcs],
+            "ipmi_port": 0,
+            "factory_credentials": ["factory"],
+            "expected": [{"serial": "LAB-test-0001", "name": "gpu01", "rack": "r1"}],
+        }
+    }
+    missing = controller.directory / "new" / "registry.db"
+    controller.environment["AICLUSTER_REGISTRY"] = f"sqlite:///{missing}"
+    before = count(lab)
+    status, output, result = controller.play(task, arguments=["--check", "--diff"])
+    assert status == 0 and result["changed"] and count(lab) == before and not missing.parent.exists(), output
+    for line in ("+gpu01: state:", "+gpu01: bmc_address:", "+gpu01: facts.system:", "+expected LAB-test-0001:"):
+        assert line in output, line
+    task["aicluster.baremetal.bmc_discover"]["password_length"] = 4
+    status, output, result = controller.play(task, arguments=["--check"])
+    assert status == 2 and "wanted: 12 to 20; seen: 4" in output
+    del task["aicluster.baremetal.bmc_discover"]["password_length"]
+    controller.environment["AICLUSTER_SECRETS"] = str(controller.directory / "nowhere.yml")
+    status, output, result = controller.play(task, arguments=["--check"])
+    assert status == 2 and "nowhere.yml: the secret store does not exist" in output and "next: make it" in output

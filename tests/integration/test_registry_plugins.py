@@ -455,6 +455,41 @@ def test_check_mode_and_diff_of_node_and_hold(registry, controller):
     assert registry.verify_audit()["ok"]
 
 
+def test_what_is_refused_is_refused_in_check_mode_too(registry, controller):
+    registry.transition("gpu02", "available", "retired", ME)
+    node, info = "aicluster.baremetal.node", "aicluster.baremetal.node_info"
+    refused = [
+        ({node: {"serial": "S1", "host_key": "garbage"}}, "this is no SSH public key"),
+        ({node: {"serial": "S9", "name": "gpu09", "host_key": "garbage"}}, "this is no SSH public key"),
+        ({node: {"serial": "S1", "rack": "r5", "provision_ip": "10.0.0.300"}}, "seen: 10.0.0.300; next: correct"),
+        ({node: {"serial": "S1", "provision_ip": "10.0.0.1", "provision_prefix": 33}}, "do not go together"),
+        ({node: {"serial": "S1", "bmc_address": "https://bmc"}}, "an IPv4 or IPv6 address or a host name"),
+        ({node: {"serial": "S2", "rack": "r5"}}, "the node is retired"),
+        ({node: {"serial": "S2", "name": "gpu02"}}, "the node is retired"),
+        (lifecycle(state="transition", name="gpu01", to_state="active"), "available cannot become active"),
+        (lifecycle(state="transition", name="gpu01", to_state="deploying"), "only an attempt at stage deploy"),
+        (lifecycle(state="transition", name="gpu01", to_state="unknown"), "there is no such state"),
+        ({info: {"states": ["unknown"]}}, "there is no such state"),
+        ({info: {"names": ["gpu77"], "states": ["available"]}}, "the registry has no such node"),
+        (
+            {"aicluster.baremetal.registry": {"expected": [{"serial": "S1", "provision_ip": "x"}]}},
+            "row 1, provision_ip",
+        ),
+    ]
+    tasks = [{**task, "ignore_errors": True} for task, _words in refused]
+    tasks.append({info: {"names": ["gpu02", "gpu01"], "states": ["available"]}})
+    rows = registry.verify_audit()["rows"]
+    for arguments in (["--check"], []):
+        output, recap = controller.run([play("localhost", *tasks)], *arguments)
+        assert recap["localhost"][1] == 0 and f"ignored={len(refused)}" in output, output
+        for _task, words in refused:
+            assert words in output, words
+    assert registry.verify_audit()["rows"] == rows
+    (controller.path / "all.aicluster.yml").write_text("plugin: aicluster.baremetal.registry\nstates: [unknown]\n")
+    output, _recap = controller.run([play("nodes", {info: {}})])
+    assert "there is no such state" in output
+
+
 def test_the_playbook_finds_a_tampered_audit_row(registry, controller):
     book = (ROOT / "playbooks" / "registry.yml").read_text()
     output, _recap = controller.run(book)
