@@ -11,7 +11,15 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import b
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import COMMON_ARGUMENTS, RegistryAction
 
 HERE = ("localhost", "127.0.0.1", "::1")
-FROM_HOST = ("bmc_address", "bmc_fingerprint", "bmc_ca_path", "bmc_tls", "system_id")
+FROM_HOST = (
+    "bmc_address",
+    "bmc_fingerprint",
+    "bmc_ca_path",
+    "bmc_tls",
+    "bmc_ipmi_privilege",
+    "bmc_ipmi_cipher_suite",
+    "system_id",
+)
 
 tls.warm()
 

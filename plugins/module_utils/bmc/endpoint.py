@@ -12,6 +12,9 @@ DEFAULT_PORT = {"redfish": 443, "ipmi": 623}
 # IPMI 2.0, section 22.30: a password has at most 20 bytes. Libraries send longer ones and report only a timeout.
 IPMI_PASSWORD_BYTES = 20
 IPMI_USERNAME_BYTES = 16
+# IPMI 2.0, 6.8: privilege levels, and the cipher suites that authenticate and encrypt (table 22-20)
+PRIVILEGES = {"callback": 1, "user": 2, "operator": 3, "administrator": 4}
+CIPHER_SUITES = (3, 17)
 
 
 def check_seconds(name, value, host=None):
@@ -55,6 +58,7 @@ class Endpoint:
     scheme: str = "https"
     name: str = None
     privilege: str = "administrator"
+    cipher_suite: int = None
     transport: object = field(default=None, repr=False, compare=False)
     guarded: bool = True
 
@@ -73,6 +77,22 @@ class Endpoint:
                 thing="bmc_protocol",
                 wanted=" or ".join(PROTOCOLS),
                 seen=self.protocol,
+            )
+        if self.privilege not in PRIVILEGES:
+            raise InvalidInput(
+                "there is no such privilege",
+                host=self.name,
+                thing="bmc_ipmi_privilege",
+                wanted=", ".join(PRIVILEGES),
+                seen=self.privilege,
+            )
+        if self.cipher_suite is not None and self.cipher_suite not in CIPHER_SUITES:
+            raise InvalidInput(
+                "this cipher suite is not used: it does not authenticate, does not encrypt, or is not known",
+                host=self.name,
+                thing="bmc_ipmi_cipher_suite",
+                wanted=" or ".join(map(str, CIPHER_SUITES)),
+                seen=self.cipher_suite,
             )
         if self.tls not in PROFILES:
             raise InvalidInput(

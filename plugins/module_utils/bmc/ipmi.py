@@ -16,10 +16,11 @@ import socket
 import time
 
 from ..core.deadline import Deadline
-from ..core.errors import AuthenticationFailed, BaremetalError, Refused, Unreachable, Unsupported
+from ..core.errors import AuthenticationFailed, BaremetalError, InvalidInput, Refused, Unreachable, Unsupported
 from ..core.process import die_with_parent
 from ..core.redact import Redactor
 from . import guard
+from .endpoint import PRIVILEGES
 from .errors import AnswerLost
 
 try:
@@ -32,12 +33,23 @@ except ImportError as error:  # ansible-test imports every file without the cont
 
 CALL_LIMIT = 20.0
 LOGIN_TRIES = 2
-PRIVILEGES = {"callback": 1, "user": 2, "operator": 3, "administrator": 4}
 # IPMI 2.0, 28.3 Chassis Control
 POWER_CODES = {"off": 0, "on": 1, "cycle": 2, "reset": 3, "graceful": 5}
 # our boot target -> pyghmi's; UEFI HTTP does not exist in IPMI
 BOOT_DEVICES = {"pxe": "network", "disk": "hd", "cd": "optical", "bios": "setup", "none": "default"}
 BOOT_WORDS = {"network": "pxe", "hd": "disk", "optical": "cd", "setup": "bios", "default": "none"}
+# The least privilege of what is asked (what is not listed: user)
+NEEDS = {
+    "set_power": "operator",
+    "set_boot": "operator",
+    "get_boot": "operator",
+    "get_user": "operator",
+    "get_free_user": "operator",
+    "set_user": "administrator",
+    "clear_user": "administrator",
+    "reset_bmc": "administrator",
+    "clear_log": "operator",
+}
 DENIED = re.compile(r"incorrect password|unauthorized name|invalid role|privilege|RAKP|password", re.IGNORECASE)
 
 
@@ -48,25 +60,41 @@ def read_suite(answer):
     return answer[16] & 0x3F, answer[24] & 0x3F, answer[32] & 0x3F
 
 
-def _believe_the_answer():
-    """Let pyghmi use the cipher suite that the BMC chose. It offers 17 (SHA-256) and takes for granted that it got it; BMCs that only know suite 3 answer
-    with that and the login fails in a strange way. A BMC that chose no authentication or no encryption is refused."""
+def _teach_pyghmi(pinned=None):
+    """Let pyghmi use the cipher suite that the BMC chose, and no other than `pinned` (3 or 17; None: 17, and 3 where the BMC has no 17).
+
+    pyghmi offers 17 (SHA-256) and takes for granted that it got it; BMCs that only know suite 3 answer with that and the login fails in a strange way. A BMC
+    that chose no authentication or no encryption is refused, and so is one that speaks only IPMI 1.5, which encrypts nothing.
+    """
     session = pyghmi_command.session.Session
     if getattr(session, "aicluster_patched", False):
         return
-    original = session._got_rmcp_response
+    original, ask = session._got_rmcp_response, session._open_rmcpplus_request
 
     def chosen(self, data):
         suite = read_suite(data)
-        if suite is not None:
-            if suite[0] == 1:
-                self.attemptedhash, self.currhashlib, self.currhashlen = 1, hashlib.sha1, 12
-            elif suite[0] != 3 or suite[2] == 0:
-                self.onlogon({"error": f"no cipher suite in common (the BMC chose {suite}, wanted suite 17 or 3)"})
+        if suite is None:
+            if pinned == 17 and len(data) > 1 and data[1]:
+                self.onlogon({"error": f"no cipher suite in common (the BMC refused suite 17 with code {data[1]:#x})"})
                 return -9
+        elif suite[0] == 1 and pinned != 17:
+            self.attemptedhash, self.currhashlib, self.currhashlen = 1, hashlib.sha1, 12
+        elif suite[0] != 3 or suite[2] == 0:
+            wanted = f"suite {pinned}" if pinned else "suite 17 or 3"
+            self.onlogon({"error": f"no cipher suite in common (the BMC chose {suite}, wanted {wanted})"})
+            return -9
         return original(self, data)
 
-    session._got_rmcp_response = chosen
+    def offer(self):
+        if pinned == 3:
+            self.attemptedhash = 1
+        return ask(self)
+
+    def refuse(self):
+        self.onlogon({"error": "the BMC speaks only IPMI 1.5"})
+
+    session._got_rmcp_response, session._open_rmcpplus_request = chosen, offer
+    session._get_session_challenge = refuse
     session.aicluster_patched = True
 
 
@@ -79,13 +107,13 @@ class _Worker:
         self.command = None
 
     def login(self):
-        _believe_the_answer()
+        _teach_pyghmi(self.endpoint.cipher_suite)
         self.command = pyghmi_command.Command(
             bmc=self.endpoint.address,
             userid=self.endpoint.username,
             password=self.endpoint.password,
             port=self.endpoint.port,
-            privlevel=PRIVILEGES.get(self.endpoint.privilege, 4),
+            privlevel=PRIVILEGES[self.endpoint.privilege],
         )
         return True
 
@@ -301,7 +329,21 @@ class IpmiClient:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
+    def _check_privilege(self, name):
+        """IPMI 2.0, appendix G: what a privilege level cannot do is refused here, before it is sent."""
+        needed = NEEDS.get(name, "user")
+        if PRIVILEGES[self.endpoint.privilege] < PRIVILEGES[needed]:
+            raise InvalidInput(
+                "the privilege asked for does not allow this",
+                host=self.endpoint.label,
+                thing="bmc_ipmi_privilege",
+                wanted=needed,
+                seen=self.endpoint.privilege,
+                next_step=f"set bmc_ipmi_privilege to {needed}, with an account that has it",
+            )
+
     def call(self, name, *args, write=False):
+        self._check_privilege(name)
         self.login()
         if write and self.before_write:
             self.before_write()
@@ -341,13 +383,23 @@ class IpmiClient:
                 seen=text,
                 next_step="check bmc_credential; some BMCs refuse the privilege administrator",
             )
+        if name == "login" and "IPMI 1.5" in text:
+            raise Unsupported(
+                "the BMC speaks only IPMI 1.5, which sends everything in the clear",
+                host=self.endpoint.label,
+                thing=f"{self.endpoint.address} port {self.endpoint.port}/udp",
+                wanted="IPMI 2.0 (RMCP+)",
+                seen=text,
+                next_step="update the BMC's firmware, or use Redfish",
+                code="ipmi_1_5",
+            )
         if name == "login" and "cipher suite" in text:
             raise Refused(
                 "the BMC offers no safe IPMI cipher suite",
                 host=self.endpoint.label,
                 thing=f"{self.endpoint.address} port {self.endpoint.port}/udp",
                 seen=text,
-                next_step="switch on cipher suite 17 or 3 on the BMC, or use Redfish",
+                next_step="switch on cipher suite 17 or 3 on the BMC (or leave bmc_ipmi_cipher_suite out), or use Redfish",
                 code="cipher_suite",
             )
         if text == "timeout" or "no longer connected" in text or name == "login":

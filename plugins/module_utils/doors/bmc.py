@@ -18,6 +18,12 @@ CONNECTION = {
     "bmc_fingerprint": {"type": "str"},
     "bmc_ca_path": {"type": "path"},
     "bmc_tls": {"type": "str", "choices": ["verify", "pinned", "legacy", "insecure"], "default": "verify"},
+    "bmc_ipmi_privilege": {
+        "type": "str",
+        "choices": ["user", "operator", "administrator"],
+        "default": "administrator",
+    },
+    "bmc_ipmi_cipher_suite": {"type": "str", "choices": ["auto", "3", "17"], "default": "auto"},
     "system_id": {"type": "str"},
     "timeout": {"type": "float"},
 }
@@ -110,6 +116,10 @@ def rules(name):
     return {**found, **more, "mutually_exclusive": exclusive}
 
 
+def _suite(text):
+    return None if text in (None, "auto") else int(text)
+
+
 def endpoint_of(params, name=None):
     """The Endpoint that the parameters of a bmc_* module describe; secrets must have been put in by now."""
     if not params.get("bmc_username"):
@@ -131,6 +141,8 @@ def endpoint_of(params, name=None):
         fingerprint=params.get("bmc_fingerprint"),
         ca_path=params.get("bmc_ca_path"),
         tls=params.get("bmc_tls") or "verify",
+        privilege=params.get("bmc_ipmi_privilege") or "administrator",
+        cipher_suite=_suite(params.get("bmc_ipmi_cipher_suite")),
         system_id=params.get("system_id"),
         name=name,
         **more,

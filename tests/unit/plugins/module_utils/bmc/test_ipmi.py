@@ -16,6 +16,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint i
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import AnswerLost
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.deadline import Deadline
+from bmc_simulator import testing
 
 SERVER = """
 import sys
@@ -239,3 +240,38 @@ def test_an_ipmi_account_that_is_accepted_and_not_changed():
     with server("deaf") as number, pytest.raises(errors.Refused) as caught:
         operations.account(endpoint(number), "monitor", password="Monitor-12345", role="Operator", enabled=False)
     assert caught.value.code == "accepted_not_moved"
+
+
+# ---- cipher suites and privileges ---------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def lab():
+    """The simulator's IPMI side refuses SHA-256 (suite 17) and takes SHA-1 (suite 3)."""
+    with testing.running([testing.node_config(bmc={"protocols": ["redfish", "ipmi"]})]) as running:
+        yield running
+
+
+@pytest.mark.parametrize("suite", [None, 3])
+def test_suite_3_is_taken(lab, suite):
+    there = endpoint(lab["gpu01"].ipmi_port, username=testing.USERNAME, password=testing.PASSWORD, cipher_suite=suite)
+    assert operations.info(there, ["system"])["system"]["power"] in ("on", "off")
+
+
+def test_a_pinned_suite_is_not_given_up(lab):
+    there = endpoint(lab["gpu01"].ipmi_port, username=testing.USERNAME, password=testing.PASSWORD, cipher_suite=17)
+    with pytest.raises(errors.Refused) as caught:
+        operations.power(there, "on")
+    assert caught.value.code == "cipher_suite" and "17" in caught.value.seen
+
+
+def test_what_the_privilege_does_not_allow_is_not_sent(lab):
+    there = endpoint(lab["gpu01"].ipmi_port, username=testing.USERNAME, password=testing.PASSWORD, privilege="user")
+    assert operations.power(there, "off").changed is False
+    before = lab.stats("gpu01")["writes"] if "writes" in lab.stats("gpu01") else 0
+    for action in (
+        lambda: operations.power(there, "on"),
+        lambda: operations.account(there, "monitor", "Monitor-12345"),
+    ):
+        with pytest.raises(errors.InvalidInput) as caught:
+            action()
+        assert caught.value.thing == "bmc_ipmi_privilege" and caught.value.wanted in ("operator", "administrator")
+    assert lab.stats("gpu01").get("writes", 0) == before
