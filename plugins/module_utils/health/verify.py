@@ -32,6 +32,25 @@ def validate(expect):
         )
 
 
+def checks(expect):
+    """The names of the items that `verify` gives for a wanted state, whatever the node looks like."""
+    named = {"packages": "package", "absent_packages": "package", "files": "file", "blocks": "block"}
+    named.update({"services": "service", "sysctls": "sysctl", "limits": "limit"})
+    return {f"{kind}:{name}" for section, kind in named.items() for name in expect.get(section) or ()}
+
+
+def owners_of_differences(items, wanted):
+    """The names in `wanted` ({name: wanted state}, in order) to which a failed or untested item belongs.
+
+    All of them where nothing is known of the node, or where something differs that none of them owns.
+    """
+    wrong = {item["check"] for item in items if item["outcome"] in ("fail", "could_not_test")}
+    owned = {name: checks(state) for name, state in wanted.items()}
+    if not wrong or wrong - set().union(*owned.values()):
+        return list(wanted)
+    return [name for name, names in owned.items() if names & wrong]
+
+
 def _same(wanted, seen):
     """A scalar must be equal as text; {"min": n} and {"max": n} compare numbers."""
     if isinstance(wanted, dict):

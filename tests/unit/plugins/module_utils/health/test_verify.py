@@ -151,3 +151,44 @@ def test_limits():
 def test_what_is_not_understood_is_refused(expect):
     with pytest.raises(InvalidInput):
         verify.verify(System(), expect)
+
+
+def test_the_names_of_the_checks_are_those_that_verify_gives(tmp_path):
+    expect = {
+        "schema": 1,
+        "packages": ["a"],
+        "absent_packages": ["b"],
+        "files": {str(tmp_path / "file"): {"mode": "0644"}},
+        "blocks": {str(tmp_path / "hosts"): {"begin": "# b", "end": "# e", "lines": ["x"]}},
+        "services": {"x.service": {"active": True}},
+        "sysctls": {"kernel.ostype": "Linux"},
+        "limits": {"nofile": 5},
+    }
+    assert verify.checks(expect) == {item["check"] for item in verify.verify(System(), expect)}
+
+
+WANTED = {
+    "base": {"schema": 1, "files": {"/a": {}, "/both": {}}, "services": {"a.service": {}}},
+    "tools": {"schema": 1, "files": {"/b": {}, "/both": {}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "roles"),
+    [
+        (["file:/b"], ["tools"]),
+        (["service:a.service"], ["base"]),
+        (["file:/both"], ["base", "tools"]),
+        (["file:/b", "file:/a"], ["base", "tools"]),
+        ([], ["base", "tools"]),  # node-check itself is missing: nothing is known
+        (["file:/b", "package:nobodys"], ["base", "tools"]),
+    ],
+)
+def test_only_roles_that_own_a_difference_are_applied(wrong, roles):
+    items = [{"check": name, "outcome": "fail"} for name in wrong] + [{"check": "file:/c", "outcome": "pass"}]
+    assert verify.owners_of_differences(items, WANTED) == roles
+
+
+def test_what_could_not_be_tested_counts_as_a_difference():
+    items = [{"check": "file:/a", "outcome": "could_not_test"}, {"check": "file:/b", "outcome": "not_applicable"}]
+    assert verify.owners_of_differences(items, WANTED) == ["base"]
