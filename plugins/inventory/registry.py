@@ -65,7 +65,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.registry impor
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import (
     known_hosts,
     settings,
-    workers,  # noqa: F401  arms the controller's forks
+    workers,
 )
 
 try:
@@ -75,6 +75,8 @@ except ImportError:  # ansible-core after 2.22: strings of an inventory plugin a
     def wrap_var(value):
         return value
 
+
+workers.arm()
 
 # Variable of a host: column of the node.
 _VARIABLES = {

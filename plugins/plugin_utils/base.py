@@ -16,8 +16,10 @@ from ansible_collections.aicluster.baremetal.plugins.plugin_utils import (
     places,
     secret_store,
     settings,
-    workers,  # noqa: F401  arms the controller's forks
+    workers,
 )
+
+workers.arm()
 
 COMMON_ARGUMENTS = {"registry": {"type": "str"}}
 
@@ -30,7 +32,7 @@ def plain(value):
         return [plain(item) for item in value]
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
-            return value if type(value) is kind else kind(value)
+            return kind(value)
     return value
 
 

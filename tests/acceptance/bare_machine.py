@@ -66,7 +66,7 @@ class BareMachine:
 
     def _wait(self):
         children = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
-        for _ in range(100):
+        for _turn in range(100):
             self.pid = int((children.read_text().split() or [0])[0])
             if self.pid and (self.root / "run" / "up").exists():
                 return
@@ -76,7 +76,7 @@ class BareMachine:
     def __exit__(self, *_details):
         self.holder.kill()  # its child is the first process of the machine, whose end is everybody's there
         self.holder.wait()
-        for _ in range(50):
+        for _turn in range(50):
             if not pathlib.Path(f"/proc/{self.pid}/root/bin").exists():
                 break
             time.sleep(0.1)

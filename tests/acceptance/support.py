@@ -27,7 +27,9 @@ if importlib.util.find_spec("sqlalchemy") is None:
     os.execv(PYTHON, [str(PYTHON), *sys.argv])
 
 sys.path.insert(0, str(ROOT / "tests" / "unit"))
-import conftest  # noqa: E402,F401  makes the checkout importable as a collection
+import conftest  # noqa: E402  makes the checkout importable as a collection
+
+assert conftest.ROOT == ROOT
 
 _RECAP = re.compile(r"^(\S+)\s*: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
@@ -277,13 +279,13 @@ def execute(words, timeout=1800, **options):
         **options,
     )
     try:
-        output, _ = process.communicate(timeout=timeout)
+        output, _errors = process.communicate(timeout=timeout)
     except BaseException as error:
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
             time.sleep(2)
-        output, _ = process.communicate()
+        output, _errors = process.communicate()
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         print(output)

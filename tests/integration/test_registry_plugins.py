@@ -18,7 +18,9 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "unit"))
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-import conftest  # noqa: E402, F401  makes the checkout importable
+import conftest  # noqa: E402  makes the checkout importable
+
+assert conftest.ROOT == ROOT
 import private_postgresql  # noqa: E402
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors  # noqa: E402

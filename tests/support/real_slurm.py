@@ -24,7 +24,7 @@ def missing():
 
 def _free_ports(count):
     """Port numbers that nobody listens on now; held open together so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
+    sockets = [socket.socket() for _turn in range(count)]
     for item in sockets:
         item.bind(("127.0.0.1", 0))
     ports = [item.getsockname()[1] for item in sockets]

@@ -20,7 +20,7 @@ def _package(name: str, path: pathlib.Path | None) -> None:
     module.__spec__ = importlib.util.spec_from_loader(name, loader=None, is_package=True)
     module.__spec__.submodule_search_locations = module.__path__
     sys.modules[name] = module
-    parent, _, leaf = name.rpartition(".")
+    parent, _dot, leaf = name.rpartition(".")
     if parent:
         setattr(sys.modules[parent], leaf, module)
 

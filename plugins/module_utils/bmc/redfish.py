@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import email.utils
 import logging
+import math
 import random
 import signal
 import threading
@@ -42,7 +43,7 @@ def retry_after(value, now=None):
             seconds = email.utils.parsedate_to_datetime(text).timestamp() - (time.time() if now is None else now)
         except (TypeError, ValueError):
             return None
-    if seconds != seconds:
+    if math.isnan(seconds):
         return None
     return min(60.0, max(1.0, seconds))
 

@@ -76,7 +76,7 @@ def members_of(page):
 
 def same_path(path):
     """For comparing two URIs only: iLO answers with other case and a slash at the end."""
-    return str(path or "").split("?")[0].rstrip("/").lower()
+    return str(path or "").split("?", 1)[0].rstrip("/").lower()
 
 
 def state_of(resource):

@@ -260,7 +260,7 @@ class Bench:
         return subprocess.run(
             ["ssh", "-i", self.dir / "id", "-o", f"UserKnownHostsFile={self.dir}/known_hosts", "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes",
              "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=3", f"root@{NODE}", command],
-            capture_output=True, text=True, timeout=timeout,
+            capture_output=True, text=True, timeout=timeout, check=False,
         )  # fmt: skip
 
     def deploy(self):

@@ -15,6 +15,7 @@ import os, subprocess, sys, time
 sys.path.insert(0, {str(UNIT)!r})
 import conftest
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import workers
+workers.arm()
 pid = os.fork()
 if pid == 0:
     os.setsid()  # as Ansible's workers do

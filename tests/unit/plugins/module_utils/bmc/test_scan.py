@@ -49,16 +49,10 @@ def test_ranges_that_cannot_be(text):
 def web(simulator):
     """A TLS web server that is no BMC, with a certificate of its own."""
     directory = pathlib.Path(simulator.config["dir"]).parent
-    found = [path for path in directory.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
-    certificate = (
-        next(path for path in found if b"CERTIFICATE" in path.read_bytes())
-        if any(b"CERTIFICATE" in path.read_bytes() for path in found)
-        else None
-    )
-    if certificate is None:
-        certificate = next(
-            path for path in directory.rglob("*") if path.is_file() and b"BEGIN CERTIFICATE" in path.read_bytes()
-        )
+    files = [(path, path.read_bytes()) for path in directory.rglob("*") if path.is_file()]
+    found = [path for path, content in files if b"PRIVATE KEY" in content]
+    both = [path for path, content in files if b"PRIVATE KEY" in content and b"BEGIN CERTIFICATE" in content]
+    certificate = [*both, *(path for path, content in files if b"BEGIN CERTIFICATE" in content)][0]
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, found[0])

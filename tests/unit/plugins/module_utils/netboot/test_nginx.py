@@ -54,7 +54,7 @@ def test_serves_the_image_and_logs_its_bytes(tmp_path, networks, allowed):
     config.write_text(text)
     server = subprocess.Popen(["nginx", "-c", str(config)], stderr=subprocess.DEVNULL)
     try:
-        for _ in range(100):
+        for _turn in range(100):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break

@@ -106,7 +106,7 @@ def network(tmp_path):
         server = subprocess.Popen(
             ["ip", "netns", "exec", here, "dnsmasq", "--keep-in-foreground", "-C", str(tmp_path / "conf")]
         )
-        for _ in range(100):
+        for _turn in range(100):
             if (tmp_path / "pid").exists():
                 break
             time.sleep(0.05)

@@ -68,7 +68,7 @@ def test_a_whole_deploy_boot(app, lab, tmp_path):
     assert answer["image"]["url"] == "http://10.77.1.1:8080/images/deb/disk.raw" and answer["serial"] == "S-1"
     shell = node.call("GET", "/v1/spec?format=sh")[1].decode()
     assert (
-        subprocess.run(["sh", "-c", shell + 'echo "$IMAGE_SHA256"'], capture_output=True, text=True).stdout
+        subprocess.run(["sh", "-c", shell + 'echo "$IMAGE_SHA256"'], capture_output=True, text=True, check=True).stdout
         == "a" * 64 + "\n"
     )
     status, data = node.call("GET", "/v1/seed")
@@ -90,7 +90,7 @@ def test_a_whole_deploy_boot(app, lab, tmp_path):
 
 def test_of_many_that_ask_at_once_one_gets_the_script(app, lab):
     lab.grant()
-    nodes = [Node(app) for _ in range(8)]
+    nodes = [Node(app) for _turn in range(8)]
     threads = [threading.Thread(target=node.ask) for node in nodes]
     for thread in threads:
         thread.start()

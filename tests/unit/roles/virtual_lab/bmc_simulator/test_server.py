@@ -21,7 +21,12 @@ from bmc_simulator.testing import PACKAGE_PARENT, node_config, running, start
 def command(*arguments):
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE_PARENT)}
     return subprocess.run(
-        [sys.executable, "-m", "bmc_simulator", *arguments], capture_output=True, text=True, env=environment, timeout=60
+        [sys.executable, "-m", "bmc_simulator", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=False,
     )
 
 

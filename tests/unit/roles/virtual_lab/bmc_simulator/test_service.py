@@ -65,7 +65,7 @@ def test_a_session_lives_until_it_is_deleted(bmc):
 def test_sessions_have_a_limit_and_expire(lab, bmc):
     lab.control.call("drop_sessions")
     lab.set_behaviour(session_limit=2, session_idle_s=0.3)
-    assert [login(bmc).status for _ in range(3)] == [201, 201, 503]
+    assert [login(bmc).status for _turn in range(3)] == [201, 201, 503]
     assert login(bmc).message_ids == ["SessionLimitExceeded"]
     threading.Event().wait(0.4)
     assert login(bmc).status == 201
@@ -74,7 +74,7 @@ def test_sessions_have_a_limit_and_expire(lab, bmc):
 def test_a_session_can_end_in_mid_run(lab, bmc):
     lab.set_behaviour(session_expires_after=2)
     headers = {"X-Auth-Token": login(bmc).headers["X-Auth-Token"]}
-    assert [ask(bmc, "GET", S, headers=headers).status for _ in range(3)] == [200, 200, 401]
+    assert [ask(bmc, "GET", S, headers=headers).status for _turn in range(3)] == [200, 200, 401]
 
 
 def test_etags(lab, bmc):
@@ -101,7 +101,7 @@ def test_one_of_several_writers_with_the_same_etag_wins(bmc):
     def writer():
         statuses.append(ask(bmc, "PATCH", path, {"Password": bmc.password}, headers={"If-Match": tag}).status)
 
-    threads = [threading.Thread(target=writer) for _ in range(4)]
+    threads = [threading.Thread(target=writer) for _turn in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -111,7 +111,7 @@ def test_one_of_several_writers_with_the_same_etag_wins(bmc):
 
 def test_busy(lab, bmc):
     lab.set_behaviour(busy_every_n=2, retry_after_s=3)
-    answers = [ask(bmc, "GET", S) for _ in range(4)]
+    answers = [ask(bmc, "GET", S) for _turn in range(4)]
     busy = [answer for answer in answers if answer.status == 503]
     assert len(busy) == 2 and busy[0].headers["Retry-After"] == "3"
     lab.set_behaviour(busy_every_n=1, retry_after_form="date")
@@ -130,7 +130,7 @@ def test_the_answer_is_lost_and_the_work_is_done(lab, bmc):
 
 def test_general_faults(lab, bmc):
     lab.set_behaviour(faults=[{"method": "GET", "path": "/Bios$", "status": 500, "times": 1}])
-    assert [ask(bmc, "GET", f"{S}/Bios").status for _ in range(2)] == [500, 200]
+    assert [ask(bmc, "GET", f"{S}/Bios").status for _turn in range(2)] == [500, 200]
     assert ask(bmc, "GET", S).status == 200
 
 

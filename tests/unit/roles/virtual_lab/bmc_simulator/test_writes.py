@@ -62,7 +62,7 @@ def test_the_last_administrator_stays(bmc):
 def test_lockout(lab, bmc):
     ask(bmc, "POST", ACCOUNTS, {"UserName": "locky", "Password": "right-secret", "RoleId": "ReadOnly"})
     ask(bmc, "PATCH", "/redfish/v1/AccountService", {"AccountLockoutThreshold": 2})
-    for _ in range(2):
+    for _turn in range(2):
         ask(bmc, "GET", S, username="locky", password="wrong")
     assert ask(bmc, "GET", S, username="locky", password="right-secret").status == 401
     place = next(
