@@ -15,6 +15,9 @@ description:
   - Replaces a factory password by a random one of its own for each BMC. It is stored before it is set on the BMC, and verified by logging in.
   - Reads the hardware and records node, parts and facts in the registry. New nodes become C(manageable), and C(available) when they are expected.
   - Compares with the list of expected servers and reports what is missing, unexpected or in the wrong place.
+  - A BMC that was to let us in and did not is evidence C(bmc_access) of its node, in whatever state that is; a later success takes it back. Only a node
+    that was never verified is moved by it, to C(verifying_failed).
+  - A secret store that is missing or cannot be read, and a list of expected servers with a mistake, end the task before anything is asked.
   - Trouble with one BMC is an entry in RV(problems) and never stops the others; the task itself does not fail for it.
   - A second run changes nothing. In check mode nothing is written anywhere.
 options:
@@ -66,14 +69,16 @@ options:
     default: 16
   expected:
     description:
-      - Servers that should be there. Each row has C(serial) and any of C(name), C(site), C(rack), C(slot), C(role), C(platform), C(tenant),
+      - Servers that should be there. No two may have the same serial, name, address or place.
+      - Each row has C(serial) and any of C(name), C(site), C(rack), C(slot), C(role), C(platform), C(tenant),
         C(protocol) (how power is driven, C(redfish) or C(ipmi)), C(bmc_address), C(provision_mac), C(provision_ip), C(provision_prefix), C(ansible_host).
       - Without this and O(expected_file) the list that the registry holds counts. With an empty list every server is welcome.
     type: list
     elements: dict
   expected_file:
     description:
-      - The same as a file on the controller, CSV (first row names the columns) or YAML.
+      - The same as a file on the controller, CSV (first row names the columns) or YAML. Values are taken as the text that stands there.
+      - The list is kept in the registry with all of its columns, so that a later run may leave the file out.
     type: path
   approve:
     description:
@@ -83,7 +88,7 @@ options:
     default: expected
   accept_misplaced:
     description:
-      - Whether a server in another place than the list says may become C(available).
+      - Whether a server in another place than the list says, or in one place with another server, may become C(available).
     type: bool
     default: false
   provision_nic:
@@ -201,7 +206,9 @@ failing:
   type: list
   elements: str
 warnings_of_discovery:
-  description: What could not be read.
+  description:
+    - What could not be read, and what looks wrong without being one BMC's problem, such as two servers that are recorded in the same place,
+      a retired server that still answers, or a factory credential that the secret store does not have.
   returned: success
   type: list
   elements: str

@@ -11,6 +11,7 @@ author: aicluster contributors (@aicluster)
 description:
   - Creates or updates the row of a node, which is known by its chassis serial. Only the options that are given are touched.
   - The state of an existing node is moved by M(aicluster.baremetal.node_lifecycle). This module only retires.
+  - A retired node is not changed any more, and does not come back under its record.
 extends_documentation_fragment:
   - aicluster.baremetal.registry
   - aicluster.baremetal.registry.attributes
@@ -54,10 +55,10 @@ options:
     description: What the node is for, for example C(compute).
     type: str
   bmc_address:
-    description: Address of the BMC.
+    description: Address of the BMC, IPv4, IPv6 or a host name, without scheme, port and brackets.
     type: str
   bmc_port:
-    description: Port of the BMC.
+    description: Port of the BMC, from 1 to 65535.
     type: int
   bmc_protocol:
     description: The protocol that the BMC is driven with.
@@ -73,13 +74,13 @@ options:
     description: MAC address of the provisioning interface.
     type: str
   provision_ip:
-    description: Address of the node on the provisioning network.
+    description: IPv4 or IPv6 address of the node on the provisioning network. It must be a host's address in the network that O(provision_prefix) makes.
     type: str
   provision_prefix:
     description: Prefix length of O(provision_ip).
     type: int
   ansible_host:
-    description: Address for SSH, where it is not O(provision_ip).
+    description: Address or host name for SSH, where it is not O(provision_ip).
     type: str
   maintenance:
     description: Maintenance is a flag beside the state. No stage begins on a node in maintenance.

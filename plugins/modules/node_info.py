@@ -19,7 +19,7 @@ options:
     type: list
     elements: str
   states:
-    description: Only nodes in these states.
+    description: Only nodes in these states. A state that the lifecycle does not have is refused.
     type: list
     elements: str
   include:

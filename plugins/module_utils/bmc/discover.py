@@ -898,6 +898,11 @@ class Stage:
             self.records[serial] = {"serial": serial, "state": "registered", **columns}
             entry["known"] = self.records[serial]
         reason = f"{error.get('message') or error.get('text')}" + (f" ({error['seen']})" if error.get("seen") else "")
+        if error.get("code") == "lockout_guard":
+            # Not asked again after refusals that are on record already; how long the guard still waits is no news at each run.
+            if (self.access.get(serial) or {}).get("outcome") == FAIL:
+                return
+            reason = error["message"]
         tried = error.get("code") not in NOT_TRIED
         self._access(serial, FAIL if tried else COULD_NOT_TEST, reason, error.get("next_step"))
         path = {"registered": ("verifying", "verifying_failed"), "verifying": ("verifying_failed",)}.get(
