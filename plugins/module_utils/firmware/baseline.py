@@ -91,7 +91,7 @@ class Component:
     requires: dict = field(default_factory=dict)
     excludes: dict = field(default_factory=dict)
     method: str = "auto"
-    targets: object = "inventory"
+    targets: object = "none"
     force: bool = False
     apply_time: str = None
     oem: dict = None
@@ -340,7 +340,7 @@ def _component(at, name, root):
         requires=given("requires", {}, lambda place: place.mapping()),
         excludes=given("excludes", {}, lambda place: place.mapping()),
         method=given("method", "auto", lambda place: place.text(METHODS)),
-        targets=given("targets", "inventory", targets),
+        targets=given("targets", "none", targets),
         force=given("force", False, lambda place: place.flag()),
         apply_time=given("apply_time", None, lambda place: place.text(APPLY_TIMES)),
         oem=given("oem", None, oem),

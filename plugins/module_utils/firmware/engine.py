@@ -143,10 +143,13 @@ class Engine:
                     )
             self._sleep(self._limits.poll)
 
+    def _inventory(self, only):
+        return self._patiently(lambda: self._port.inventory(only), self._limits.ready, "the firmware inventory")
+
     def _rows(self, step):
         """The inventory rows of a step's component, patiently."""
-        found = self._patiently(self._port.inventory, self._limits.ready, "the firmware inventory")
         wanted = set(step.inventory)
+        found = self._inventory(sorted(wanted))
         return [row for row in found if str(row.get("id")) in wanted]
 
     def _runs(self, step, rows=None):
@@ -241,7 +244,7 @@ class Engine:
             assumed=None,
         )
         try:
-            handle = self._port.push(step, image, method, lambda: self._move(step, "pushing", pushed=True, final=True))
+            handle = self._port.push(step, image, method, lambda: self._last_block(step))
         except FencedOut:
             raise
         except BaremetalError as error:
@@ -260,6 +263,11 @@ class Engine:
         self._move(
             step, "writing", task=handle.get("task"), monitor=handle.get("monitor"), done=handle.get("done") or None
         )
+
+    def _last_block(self, step):
+        """From here on the image may have arrived. Once a sending: a redirect that makes it go out twice is not two images."""
+        if not self._detail(step).get("final"):
+            self._move(step, "pushing", pushed=True, final=True)
 
     def _pause(self):
         """A BMC that gets one image after the other runs out of memory."""
@@ -300,7 +308,11 @@ class Engine:
                 self._move(step, "staged", note="found staged after the answer was lost")
                 return
             tasks = self._patiently(self._port.tasks, self._limits.ready, "the list of tasks")
-            new = {key: task for key, task in (tasks or {}).items() if key not in (before or ())}
+            new = {
+                key: task
+                for key, task in (tasks or {}).items()
+                if key not in (before or ()) and task.get("update", True)
+            }
             ours = self._ours(new)
             if ours:
                 self._move(step, "writing", task=ours["uri"], note="found by its task after the answer was lost")
@@ -442,7 +454,7 @@ class Engine:
         """Wait until all of `steps` run their version; each is set active when it does. True when all do."""
         limit = Deadline(seconds, "the new version", clock=self._clock, sleep=self._sleep)
         while True:
-            rows = self._patiently(self._port.inventory, self._limits.ready, "the firmware inventory")
+            rows = self._inventory(sorted({name for step in steps for name in step.inventory}))
             for step in steps:
                 mine = [row for row in rows if str(row.get("id")) in step.inventory]
                 if self._state(step) != "active" and self._runs(step, mine):

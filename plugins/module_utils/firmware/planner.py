@@ -49,7 +49,7 @@ class Step:
     why: str
     final: bool = True
     method: str = "auto"
-    targets: object = "inventory"
+    targets: object = "none"
     force: bool = False
     apply_time: str = None
     oem: dict = None

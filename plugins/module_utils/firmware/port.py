@@ -9,15 +9,27 @@ IN_DOUBT = ("answer_lost",)
 # Codes after which sending the image from the start again is right: it did not arrive as a whole, and nothing says that it never will.
 BROKEN_OFF = ("upload_broken",)
 # Codes of errors that a BMC shows while it restarts or is busy: waited out, within the limit of the step.
-PASSING = ("unreachable", "bmc_busy", "not_json", "timeout", "deadline_exceeded", "answer_lost", "not_ready")
+PASSING = (
+    "unreachable",
+    "bmc_busy",
+    "bmc_failed",
+    "not_json",
+    "timeout",
+    "deadline_exceeded",
+    "answer_lost",
+    "not_ready",
+)
 TASK_STATES = ("running", "staged", "done", "failed", "gone")
 
 
 class FirmwarePort:
     """One node. `fence` given to an implementation is called immediately before each request that changes something."""
 
-    def inventory(self):
-        """[{id, name, version, updateable, staged}]: what runs; `staged` is a version that waits for its reset, None where that is not shown."""
+    def inventory(self, only=None):
+        """[{id, name, version, updateable, staged, path}]: what runs; `staged` is a version that waits for its reset, None where that is not shown.
+
+        `only`: ids that are asked for; more may come.
+        """
         raise NotImplementedError
 
     def tasks(self):
@@ -49,6 +61,10 @@ class FirmwarePort:
 
     def power(self):
         """on, off, or what the BMC says."""
+        raise NotImplementedError
+
+    def switch_on(self):
+        """Bring the power back to on."""
         raise NotImplementedError
 
     def switch_off(self):

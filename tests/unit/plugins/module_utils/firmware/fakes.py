@@ -78,7 +78,7 @@ class Bmc(FirmwarePort):
         self.away_until = self.clock() + self.reset_seconds
         self.all_tasks = {key: task for key, task in self.all_tasks.items() if task["state"] == "running"}
 
-    def inventory(self):
+    def inventory(self, only=None):
         self._live()
         return [
             {
@@ -164,6 +164,9 @@ class Bmc(FirmwarePort):
 
     def power(self):
         return "on" if self.on else "off"
+
+    def switch_on(self):
+        self.on = True
 
     def switch_off(self):
         self.on = False
