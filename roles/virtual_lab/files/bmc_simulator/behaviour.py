@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,24 @@ RESET_TYPES = (
     "Nmi",
 )
 BOOT_TARGETS = ("None", "Pxe", "UefiHttp", "Cd", "Hdd", "BiosSetup")
+# names that products have besides; without a machine behind them they are kept and shown
+MORE_BOOT_TARGETS = (
+    "CD/DVD",
+    "Diags",
+    "Floppy",
+    "RemoteDrive",
+    "SDCard",
+    "UefiBootNext",
+    "UefiCd",
+    "UefiHdd",
+    "UefiShell",
+    "UefiTarget",
+    "Usb",
+    "UsbCd",
+    "Utilities",
+)
+BOOT_ENABLED = ("Disabled", "Once", "Continuous")
+MANAGER_RESETS = ("ForceRestart", "GracefulRestart")
 WRITES = ("power", "boot", "bios", "account", "media", "update")
 UPDATE_METHODS = ("simple", "multipart", "push")
 
@@ -46,13 +65,21 @@ SWITCHES: dict[str, Switch] = {
     "reset_types": Switch(
         "list", list(RESET_TYPES), "Reset types that the system offers.", (*RESET_TYPES, "FullPowerCycle")
     ),
-    "boot_targets": Switch("list", list(BOOT_TARGETS), "Boot targets that the system offers.", BOOT_TARGETS),
+    "boot_targets": Switch(
+        "list", list(BOOT_TARGETS), "Boot targets that the system offers.", (*BOOT_TARGETS, *MORE_BOOT_TARGETS)
+    ),
     "boot_mode": Switch(
         "text",
         "optional",
         "How BootSourceOverrideMode is treated: absent from the resource, read only, or required in "
         "each boot PATCH (without it the BMC falls back to Legacy).",
         ("optional", "absent", "read_only", "required"),
+    ),
+    "boot_enabled": Switch(
+        "list", list(BOOT_ENABLED), "Values of BootSourceOverrideEnabled that are offered.", BOOT_ENABLED
+    ),
+    "manager_reset_types": Switch(
+        "list", list(MANAGER_RESETS), "Reset types that the manager offers.", (*MANAGER_RESETS, "StatefulReset")
     ),
     "boot_once_sticks": Switch("bool", False, "A one-time override is read back as Continuous and is not consumed."),
     "no_allowable_values": Switch("bool", False, "Allowable values are not listed inline, only through ActionInfo."),
@@ -66,8 +93,30 @@ SWITCHES: dict[str, Switch] = {
     "aux_power_reset": Switch(
         "bool", False, "The chassis has the OEM action NvidiaChassis.AuxPowerReset; it wants the server off."
     ),
+    # BIOS
+    "bios_job": Switch(
+        "bool",
+        False,
+        "Pending BIOS values wait for a job, which a PATCH with an apply time makes (202 with Location); without a job a boot "
+        "leaves them pending, and while one is queued further PATCHes get 503.",
+    ),
+    "bios_job_s": Switch("number", 1.0, "Seconds that a BIOS job runs on after the boot that applies it."),
+    "bios_job_stuck": Switch(
+        "bool", False, "An old BIOS job blocks every PATCH of the settings until the BMC is reset."
+    ),
+    "vanished": Switch("list", [], "Properties or BIOS attributes that are not there until the BMC is reset."),
     # sessions and accounts
+    "account_slots": Switch(
+        "int",
+        0,
+        "Accounts are this many fixed slots: the first is reserved, POST gets 405, an empty one is filled by PATCH.",
+    ),
+    "lockout_after": Switch(
+        "int", 0, "Failed logins after which an account is locked (0 takes the account service's threshold)."
+    ),
+    "lockout_s": Switch("number", 30, "Seconds that lockout_after locks an account."),
     "session_limit": Switch("int", 0, "Open sessions allowed; 0 takes bmc.session_limit."),
+    "sessions_taken": Switch("bool", False, "All sessions are somebody else's: the limit is always reached."),
     "session_idle_s": Switch("number", 1800, "Idle seconds after which a session ends."),
     "session_expires_after": Switch("int", 0, "A session ends after this many requests (0: never)."),
     "password_change_required": Switch(
@@ -75,6 +124,17 @@ SWITCHES: dict[str, Switch] = {
     ),
     "no_basic_auth": Switch("bool", False, "HTTP Basic is refused, only sessions work."),
     # transport
+    "certificate": Switch(
+        "text",
+        "normal",
+        "Which TLS certificate is shown: changed is another one of the same authority, self_signed has none.",
+        ("normal", "changed", "self_signed", "expired"),
+    ),
+    "slow_path": Switch("text", "", "Answers to paths that match this regular expression take slow_s seconds."),
+    "slow_s": Switch("number", 180, "Seconds of slow_path."),
+    "reset_reused": Switch("bool", False, "The second request on a connection is answered by cutting it."),
+    "broken_json_every_n": Switch("int", 0, "Every n-th GET has a body that is no JSON."),
+    "warmup_s": Switch("number", 0, "Seconds of 503 after the BMC is back from a restart."),
     "unreachable": Switch(
         "text",
         "no",
@@ -100,6 +160,19 @@ SWITCHES: dict[str, Switch] = {
         "General faults: {method, path (regular expression), status, times (-1: for ever), message, drop}.",
     ),
     # HTTP and resource shape
+    "license_required": Switch("list", [], "Writes of these kinds get 403: not licensed.", ("update", "bios", "media")),
+    "etag_missing_status": Switch("int", 428, "Status of a PATCH without If-Match, where etag_required asks for it."),
+    "redirect_status": Switch("int", 308, "Status of redirect_slash."),
+    "expand_partial": Switch("bool", False, "Members that $expand shows lack Id and Name."),
+    "secondary_needs_power": Switch("bool", False, "The GPU baseboard's system gets 503 while the server is off."),
+    "media_patch_only": Switch("bool", False, "Virtual media have no actions: Image is set by PATCH."),
+    "media_needs": Switch(
+        "list",
+        [],
+        "Parameters without which InsertMedia gets 400.",
+        ("TransferProtocolType", "TransferMethod", "UserName", "Password"),
+    ),
+    "clear_log_needs_type": Switch("bool", False, "ClearLog without ClearType gets 400."),
     "etag_required": Switch("bool", False, "PATCH without If-Match gets 428."),
     "weak_etag": Switch("bool", False, "ETags are weak."),
     "etag_refuses_own_weak": Switch("bool", False, "412 for a weak tag in If-Match, also for the BMC's own."),
@@ -119,6 +192,9 @@ SWITCHES: dict[str, Switch] = {
     "task_without_location": Switch("bool", False, "202 carries the task in the body only, without Location."),
     "update_methods": Switch("list", list(UPDATE_METHODS), "Update methods offered.", UPDATE_METHODS),
     "update_without_effect": Switch("bool", False, "An update completes, the version stays."),
+    "task_late_s": Switch("number", 0, "Seconds for which a new task is not found yet (404)."),
+    "update_answers_200": Switch("bool", False, "An update is answered with 200 and no task."),
+    "update_pause_s": Switch("number", 0, "An update within this many seconds of the last one fails: out of memory."),
     "task_lies": Switch(
         "text",
         "no",
@@ -263,3 +339,13 @@ class Behaviour:
 
     def as_dict(self) -> dict[str, Any]:
         return {**_DEFAULTS, **self._values}
+
+
+def as_markdown() -> list[str]:
+    """The lines of the table in docs/lab-bmc.md."""
+    rows = []
+    for name, switch in SWITCHES.items():
+        default = "all" if switch.default and isinstance(switch.default, list) else json.dumps(switch.default)
+        choices = f" Choices: {', '.join(switch.choices)}." if switch.kind == "text" and switch.choices else ""
+        rows.append(f"| `{name}` | {default} | {switch.meaning}{choices} |")
+    return rows

@@ -66,9 +66,11 @@ def make_certificate(common_name: str, address: str) -> bytes:
     return _key_bytes(key) + certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def ensure_certificate(directory: pathlib.Path, common_name: str, address: str) -> pathlib.Path:
+def ensure_certificate(
+    directory: pathlib.Path, common_name: str, address: str, file_name: str = "bmc.pem"
+) -> pathlib.Path:
     """The path of the node's PEM file, made if it is not there or not readable as a certificate."""
-    path = directory / "bmc.pem"
+    path = directory / file_name
     try:
         x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError):

@@ -23,13 +23,17 @@ import ssl
 import sys
 import tempfile
 import uuid
+import warnings
 from typing import Any
 
+from . import profiles
 from .behaviour import BehaviourError, check_value
-from .certificate import Authority, fingerprint
+from .certificate import Authority, ensure_certificate, fingerprint, server_context
+from .faults import FAULTS, switches
 from .firmware import DEFAULTS, components
 from .hardware import GPU_PROFILES
 from .node import Node
+from .profiles import Profile
 from .schema import SchemaError, parse_size
 from .server import ConnectionServer
 from .service import Service
@@ -134,6 +138,9 @@ class NodeConfig(dict):
     def _components(self) -> Json:
         return {}
 
+    def _profile(self) -> str:
+        return self.group.profile.name if self.group.profile else "default"
+
     def _driver(self) -> str:
         return "none"
 
@@ -174,8 +181,14 @@ class Group:
         self.tls = value.get("tls", True)
         self.power = value.get("power", "off")
         self.ipmi = value.get("ipmi", 0)
-        self.hardware = {**HARDWARE, **value.get("hardware", {})}
-        self.behaviour: Json = {}
+        self.profile: Profile | None = None
+        try:
+            self.profile = profiles.load(value.get("profile", "default"))
+        except profiles.ProfileError as error:
+            problems.append(f"groups[{index}].profile: {error}")
+        base = self.profile
+        self.hardware = {**HARDWARE, **(base.hardware if base else {}), **value.get("hardware", {})}
+        self.behaviour: Json = dict(base.behaviour) if base else {}
         if not isinstance(self.count, int) or not 1 <= self.count <= 200_000:
             problems.append(f"groups[{index}].count: wants a whole number from 1 to 200000, got {self.count!r}")
         if not self.first.is_loopback:
@@ -196,7 +209,7 @@ class Group:
                 problems.append(f"groups[{index}].behaviour: {error}")
         self.components = DEFAULTS
         try:
-            self.components = components(value.get("components", {}))
+            self.components = components(value.get("components", {}), base.components if base else None)
         except ValueError as error:
             problems.append(f"groups[{index}].components: {error}")
         self.versions = {name: row.version for name, row in self.components.items()}
@@ -319,6 +332,7 @@ class FleetFront:
             "ipmi_port": self.ipmi_port,
             "protocols": bmc["protocols"],
             "fingerprint": self.fingerprint,
+            "profile": self.node.profile.name if self.node.profile else "default",
             "faults": self.fleet.faults_of(self.node.name),
         }
 
@@ -366,13 +380,14 @@ class Fleet:
         problems, position = [], 0
         for index, fault in enumerate(faults):
             unknown = set(fault) - {"name", "behaviour", "share", "count", "nodes"}
-            if unknown or "behaviour" not in fault:
-                problems.append(f"faults[{index}]: wants name, behaviour and one of share, count, nodes")
+            if unknown or not {"behaviour", "name"} & set(fault):
+                problems.append(f"faults[{index}]: wants name or behaviour, and one of share, count, nodes")
                 continue
             try:
-                behaviour = {name: check_value(name, value) for name, value in fault["behaviour"].items()}
-            except BehaviourError as error:
-                problems.append(f"faults[{index}]: {error}")
+                given = fault["behaviour"] if "behaviour" in fault else switches(fault["name"])
+                behaviour = {name: check_value(name, value) for name, value in given.items()}
+            except (BehaviourError, KeyError) as error:
+                problems.append(f"faults[{index}]: {error.args[0]}")
                 continue
             chosen = fault.get("nodes")
             if chosen is None:
@@ -449,13 +464,28 @@ class Fleet:
             connection.close()
 
     def context(self, node: Node) -> ssl.SSLContext:
-        return self._certificate(node)[0]
+        kind = node.behaviour.certificate
+        return self._certificate(node)[0] if kind == "normal" else self._other_certificate(node, kind)
+
+    def _other_certificate(self, node: Node, kind: str) -> ssl.SSLContext:
+        """The certificate of one BMC that does not show the one it shares with its neighbours."""
+        key = (node.name, kind)
+        if key not in self._contexts:
+            address, name = node.config["bmc"]["address"], f"{node.name}-{kind}"
+            if kind == "self_signed":
+                path = ensure_certificate(self.directory, name, address, f"{name}.pem")
+            else:
+                days = -1 if kind == "expired" else 3650
+                path = self.authority.ensure(f"{name}.pem", name, [address], days)
+            self._contexts[key] = (server_context(path), fingerprint(path))
+        return self._contexts[key][0]
 
     def _certificate(self, node: Node) -> tuple[ssl.SSLContext, str]:
         """TLS context and fingerprint: BMCs share a certificate with their neighbours."""
         config: NodeConfig = node.config
         group = config.group
         part = (config.number - 1) // SHARED_CERTIFICATE
+        legacy = bool(group.profile and group.profile.legacy_tls)
         key = (group.prefix, 0 if group.one_address else part)
         if key not in self._contexts:
             numbers = range(key[1] * SHARED_CERTIFICATE + 1, min(group.count, (key[1] + 1) * SHARED_CERTIFICATE) + 1)
@@ -464,6 +494,12 @@ class Fleet:
                 f"{group.prefix}-{addresses[0]}-{len(addresses)}.pem", f"{key[0]}-{key[1]}", addresses
             )
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            if legacy:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    context.minimum_version = ssl.TLSVersion.TLSv1
+                    context.maximum_version = ssl.TLSVersion.TLSv1_1
+                context.set_ciphers("ALL:@SECLEVEL=0")
             context.load_cert_chain(path)
             # clients of a fleet come once: tickets for a second visit would cost more than the visit
             context.num_tickets = 0
@@ -565,14 +601,16 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _fault(text: str) -> Json:
-    """`2%:busy_every_n=7,retry_after_form=date` or `20:...` (a number of BMCs)."""
+    """`2%:busy_every_n=7,retry_after_form=date`, or `20:slash` (a number of BMCs, a fault by its name)."""
     amount, colon, rest = text.partition(":")
     if not colon:
-        raise argparse.ArgumentTypeError(f"wants SHARE%:SWITCH=VALUE[,SWITCH=VALUE], got {text!r}")
+        raise argparse.ArgumentTypeError(f"wants SHARE%:FAULT or SHARE%:SWITCH=VALUE[,SWITCH=VALUE], got {text!r}")
     try:
         size: Json = {"share": float(amount[:-1]) / 100} if amount.endswith("%") else {"count": int(amount)}
     except ValueError:
         raise argparse.ArgumentTypeError(f"wants a share such as 2% or a number of BMCs, got {amount!r}") from None
+    if "=" not in rest:
+        return {"name": rest, **size}
     return {"name": rest, "behaviour": dict(_setting(part) for part in rest.split(",")), **size}
 
 
@@ -583,12 +621,14 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--address", help="first address, in 127/8 (default 127.20.0.1)")
     out.add_argument("--port", type=int, help="port of every BMC (default 8443)")
     out.add_argument("--one-address", action="store_true", help="all on one address, with ports from --port on")
+    out.add_argument("--profile", help=f"what they are: default, {', '.join(profiles.names())}")
     out.add_argument("--power", choices=("on", "off"), help="power state at the start")
     out.add_argument("--no-tls", action="store_true", help="plain HTTP")
     out.add_argument(
         "--set", type=_setting, action="append", default=[], metavar="SWITCH=VALUE", help="behaviour of all"
     )
-    out.add_argument("--fault", type=_fault, action="append", default=[], metavar="2%:SWITCH=VALUE", help="of a share")
+    out.add_argument("--fault", type=_fault, action="append", default=[], metavar="2%:FAULT", help="of a share")
+    out.add_argument("--all-faults", metavar="2%", help="every named fault, each on this share or number of BMCs")
     out.add_argument("--seed", type=int, help="which BMCs are faulty (default 1)")
     out.add_argument(
         "--dir", help="certificates, inventory, control socket (default: a new directory, removed at the end)"
@@ -609,7 +649,7 @@ def describe(options: argparse.Namespace) -> Json:
         if not isinstance(value, dict):
             raise SchemaError([f"{options.description}: wants an object"])
     group: Json = {}
-    for key in ("count", "address", "port", "power"):
+    for key in ("count", "address", "port", "power", "profile"):
         if getattr(options, key) is not None:
             group[key] = getattr(options, key)
     if options.one_address:
@@ -623,6 +663,11 @@ def describe(options: argparse.Namespace) -> Json:
         {**item, **group, "behaviour": {**item.get("behaviour", {}), **group.get("behaviour", {})}} for item in groups
     ]
     value["faults"] = [*value.get("faults", []), *options.fault]
+    if options.all_faults:
+        try:
+            value["faults"] += [_fault(f"{options.all_faults}:{name}") for name in FAULTS]
+        except argparse.ArgumentTypeError as error:
+            raise SchemaError([f"--all-faults: {error}"]) from None
     if options.seed is not None:
         value["seed"] = options.seed
     if options.dir:

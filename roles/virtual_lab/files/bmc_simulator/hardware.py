@@ -28,6 +28,8 @@ GPU_PROFILES: dict[str, GpuProfile] = {
     "a100x8": GpuProfile("NVIDIA A100-SXM4-80GB", 8, 80, "HBM2E"),
     "h100x8": GpuProfile("NVIDIA H100 80GB HBM3", 8, 80, "HBM3"),
     "h200x8": GpuProfile("NVIDIA H200", 8, 141, "HBM3"),
+    "gb200x4": GpuProfile("NVIDIA GB200", 4, 186, "HBM3"),
+    "mi250x4": GpuProfile("AMD Instinct MI250X", 4, 128, "HBM2E"),
     "b200x8": GpuProfile("NVIDIA B200", 8, 180, "HBM3"),
 }
 

@@ -72,6 +72,7 @@ MESSAGES: dict[str, tuple[int, str, str]] = {
     "HeaderInvalid": (400, "Critical", "The header %1 is not acceptable."),
     "HeaderMissing": (400, "Critical", "The header %1 is missing."),
     "PayloadTooLarge": (413, "Critical", "The body is too large."),
+    "SMC.1.0.OemLicenseNotPassed": (403, "Critical", "Not licensed to perform this request. The license %1 is needed."),
     "UnsupportedMediaType": (415, "Critical", "The content type is not supported."),
 }
 
@@ -103,7 +104,7 @@ def info(message_id: str, *args: Any, related: tuple[str, ...] = ()) -> dict[str
         text = text.replace(f"%{number}", str(value))
     entry = {
         "@odata.type": "#Message.v1_1_2.Message",
-        "MessageId": f"{REGISTRY}.{message_id}",
+        "MessageId": message_id if "." in message_id else f"{REGISTRY}.{message_id}",
         "Message": text,
         "MessageArgs": [str(value) for value in args],
         "MessageSeverity": severity,

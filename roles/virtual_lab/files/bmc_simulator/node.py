@@ -14,7 +14,8 @@ import pathlib
 import secrets
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,8 @@ from . import firmware
 from .behaviour import Behaviour
 from .drivers import Boot, Driver, DriverError, make_driver
 from .journal import Journal, now_text
+from .profiles import Profile
+from .profiles import load as load_profile
 
 BIOS_DEFAULTS: dict[str, Any] = {
     "BootMode": "Uefi",
@@ -45,6 +48,22 @@ BIOS_CHOICES: dict[str, tuple[str, ...]] = {
         ("Enabled", "Disabled"),
     ),
 }
+CONFIG_KEYS = (
+    "behaviour",
+    "bmc",
+    "components",
+    "cpus",
+    "disks",
+    "driver",
+    "fault",
+    "firmware",
+    "gpu_profile",
+    "memory_mib",
+    "power",
+    "profile",
+    "rack",
+    "slot",
+)
 PRIVILEGES = {
     "Administrator": ("Login", "ConfigureManager", "ConfigureUsers", "ConfigureComponents", "ConfigureSelf"),
     "Operator": ("Login", "ConfigureComponents", "ConfigureSelf"),
@@ -90,6 +109,7 @@ class Task:
     state: str = "Running"
     percent: int = 0
     started: str = field(default_factory=now_text)
+    born: float = field(default_factory=time.monotonic)
     ended: str | None = None
     messages: list[tuple[str, tuple]] = field(default_factory=list)
 
@@ -118,13 +138,17 @@ class Node:
         self.requests = Journal(None if self.volatile else self.directory / "requests.jsonl")
         self.events = Journal(None if self.volatile else self.directory / "events.jsonl")
         self.changed_at = time.time()
+        self.profile: Profile | None = load_profile(config["profile"])
         self.boot_order: list[str] = []
         self.bios_pending: dict[str, Any] = {}
         self.firmware_pending: dict[str, str] = {}
         self.media: dict[str, Any] | None = None
         self.stored_power = "On" if config["power"] == "on" else "Off"
         self.transition: str | None = None
-        self.away_until = 0.0
+        self.away_until = self.warm_at = 0.0
+        self.bmc_restarted = False
+        self.bios_job: Task | None = None
+        self.update_ended = -1e9
         self.on_reachability: Callable[[], Awaitable[None]] | None = None
         self._restart_after_off = False
         if not self.volatile:
@@ -164,10 +188,14 @@ class Node:
 
     @functools.cached_property
     def accounts(self) -> dict[str, Account]:
-        return {
+        slots = self.behaviour.account_slots
+        found = {
             str(number): Account(str(number), entry["username"], entry["password"], entry["role"])
-            for number, entry in enumerate(self.config["bmc"]["accounts"], 1)
+            for number, entry in enumerate(self.config["bmc"]["accounts"], 2 if slots else 1)
         }
+        for number in map(str, range(1, slots + 1)):
+            found.setdefault(number, Account(number, "", "", "ReadOnly", enabled=False))
+        return dict(sorted(found.items(), key=lambda item: int(item[0])))
 
     @functools.cached_property
     def override(self) -> dict[str, Any]:
@@ -177,7 +205,17 @@ class Node:
     @functools.cached_property
     def bios(self) -> dict[str, Any]:
         """The live BIOS attributes; replaced as a whole, never changed in place (BMCs of a fleet share it)."""
-        return {**BIOS_DEFAULTS, "BootMode": "Uefi" if self.config["firmware"] == "uefi" else "Legacy"}
+        if self.profile and self.profile.bios_attributes is not None:
+            return self.profile.bios_attributes
+        return BIOS_DEFAULTS if self.config["firmware"] == "uefi" else {**BIOS_DEFAULTS, "BootMode": "Legacy"}
+
+    @property
+    def bios_defaults(self) -> dict[str, Any]:
+        return (self.profile and self.profile.bios_attributes) or BIOS_DEFAULTS
+
+    @property
+    def bios_choices(self) -> Mapping[str, Sequence[Any]]:
+        return self.profile.bios_choices if self.profile and self.profile.bios_attributes else BIOS_CHOICES
 
     @functools.cached_property
     def firmware(self) -> dict[str, str]:
@@ -187,7 +225,33 @@ class Node:
     @functools.cached_property
     def components(self) -> dict[str, firmware.Component]:
         """What the firmware inventory lists."""
-        return firmware.components(self.config["components"])
+        return firmware.components(self.config["components"], self.profile.components if self.profile else None)
+
+    @functools.cached_property
+    def _children(self) -> dict[int, Node]:
+        return {}
+
+    @property
+    def number(self) -> int:
+        """Which of the servers of its BMC this is, from 1."""
+        return self.config.get("system", 1)
+
+    def child(self, number: int) -> Node:
+        """Another server of the same BMC (profiles with several systems): its accounts, sessions and switches are these."""
+        if number not in self._children:
+            config = {key: self.config[key] for key in CONFIG_KEYS}
+            config.update(
+                name=f"{self.name}-{number}",
+                serial=f"{self.config['serial']}-{number}",
+                uuid=str(uuid.uuid5(uuid.UUID(self.config["uuid"]), f"system {number}")),
+                nics=[{**nic, "mac": f"{nic['mac'][:9]}{number:02x}{nic['mac'][11:]}"} for nic in self.config["nics"]],
+                system=number,
+            )
+            child = Node(config, self.lab)
+            child.behaviour, child.accounts, child.requests = self.behaviour, self.accounts, self.requests
+            child.components, child.firmware, child._jobs = self.components, self.firmware, self._jobs
+            self._children[number] = child
+        return self._children[number]
 
     def component_named(self, identity: str) -> str | None:
         """The component with this id in the firmware inventory."""
@@ -307,6 +371,17 @@ class Node:
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)
         return task
+
+    @property
+    def vanished(self) -> set[str]:
+        """Names that are not there until the BMC is reset."""
+        return set() if self.bmc_restarted else set(self.behaviour.vanished)
+
+    def shows(self, task: Task) -> bool:
+        """Whether a task can be found: not yet, or not any more, if the behaviour has it so."""
+        if time.monotonic() - task.born < self.behaviour.task_late_s:
+            return False
+        return not (task.over and self.behaviour.task_monitor_gone)
 
     # ---- logs ----------------------------------------------------------------------------------
 
@@ -470,6 +545,19 @@ class Node:
             self.spawn(self.driver.set_boot(self.boot()), "boot override")
 
     def _apply_pending(self) -> None:
+        job = self.bios_job
+        if job is not None and job.state == "New":
+            job.state = "Running"
+
+            async def finish() -> None:
+                await asyncio.sleep(self.behaviour.bios_job_s)
+                job.state, job.percent, job.ended = "Completed", 100, now_text()
+
+            self.spawn(finish(), "BIOS job")
+        elif self.behaviour.bios_job:
+            # nobody made a job of them
+            self.activate("host_reboot")
+            return
         if self.bios_pending:
             self.event("bios_applied", attributes=sorted(self.bios_pending))
             self.bios = {**self.bios, **self.bios_pending}
@@ -490,14 +578,16 @@ class Node:
 
     def authenticate(self, username: str, password: str) -> Account | None:
         """The account if the credentials are right and it may log in; counts failures for the lockout."""
-        account = self.account_named(username)
+        account = self.account_named(username) if username else None
         if account is None or not account.enabled or account.locked:
             return None
         if not hmac.compare_digest(account.password.encode(), password.encode()):
             account.failures += 1
-            threshold = self.settings["lockout_threshold"]
+            own = self.behaviour.lockout_after
+            threshold = own or self.settings["lockout_threshold"]
             if threshold and account.failures >= threshold:
-                account.locked_until = time.time() + self.settings["lockout_duration"]
+                seconds = self.behaviour.lockout_s if own else self.settings["lockout_duration"]
+                account.locked_until = time.time() + seconds
                 account.failures = 0
             self.log(self.manager_log, "manager_log", f"login of {username} failed", "Warning")
             return None
@@ -540,7 +630,7 @@ class Node:
     def open_session(self, account: Account, client: str) -> Session | None:
         """A new session, or None if the limit is reached."""
         self.expire_sessions()
-        if len(self.sessions) >= self.session_limit:
+        if len(self.sessions) >= self.session_limit or self.behaviour.sessions_taken:
             return None
         session = Session(self.next_id("session"), secrets.token_hex(16), account.id, client)
         self.sessions[session.token] = session
@@ -566,9 +656,13 @@ class Node:
 
     # ---- tasks, firmware, the BMC itself -------------------------------------------------------
 
+    def task_identity(self) -> str:
+        identity = self.next_id("task")
+        return self.profile.task_id.format(int(identity)) if self.profile else identity
+
     def start_task(self, name: str, work: Callable[[Task], Awaitable[None]]) -> Task:
         """Run `work` as a task of the BMC; what it raises ends the task as Exception."""
-        task = Task(self.next_id("task"), name)
+        task = Task(self.task_identity(), name)
         self.tasks[task.id] = task
         while len(self.tasks) > 50:
             del self.tasks[next(iter(self.tasks))]
@@ -582,7 +676,7 @@ class Node:
                 task.state = "Exception"
                 task.messages.append(("GeneralError", (str(error),)))
                 self.event("error", what=name, detail=str(error))
-            task.percent, task.ended = 100, now_text()
+            task.percent, task.ended, self.update_ended = 100, now_text(), time.monotonic()
             self.save()
 
         self.spawn(run(), name)
@@ -644,7 +738,8 @@ class Node:
             await asyncio.sleep(self.behaviour.manager_reset_s)
             for identity in [identity for identity, task in self.tasks.items() if task.over]:
                 del self.tasks[identity]
-            self.away_until = 0.0
+            self.away_until, self.bmc_restarted = 0.0, True
+            self.warm_at = time.monotonic() + self.behaviour.warmup_s
             await self._reachability()
 
         self.spawn(restart(), "BMC reset")
@@ -686,6 +781,11 @@ class Node:
                 for account in self.accounts.values()
             ],
             "sessions": len(self.sessions),
+            "others": {
+                number: {"power": child.power, "running": child.driver.running, "serial": child.config["serial"]}
+                for number, child in self.__dict__.get("_children", {}).items()
+            },
+            "profile": self.profile.name if self.profile else "default",
             "tasks": {task.id: task.state for task in self.tasks.values()},
             "settings": dict(self.settings),
         }

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import hardware, messages
 from .journal import now_text
-from .node import BIOS_CHOICES, PRIVILEGES, Account, Node, Session, Task
+from .node import PRIVILEGES, Account, Node, Session, Task
 from .schema import parse_size
 
 Json = dict[str, Any]
@@ -77,8 +77,42 @@ def resource(pattern: str) -> Callable[[Callable[..., Json | None]], Callable[..
     return register
 
 
+def locate(node: Node, path: str) -> tuple[Node, str, str]:
+    """Whose resource a path is: node, path there, and the prefix that stands for the node's own system in answers.
+
+    Where one BMC has several servers, `/Systems/@2` is the second one's.
+    """
+    if node.profile is not None and node.profile.systems and path.startswith(f"{V1}/Systems/@"):
+        identity, slash, rest = path[len(f"{V1}/Systems/@") :].partition("/")
+        if identity.isdigit() and 2 <= int(identity) <= len(node.profile.systems):
+            return node.child(int(identity)), f"{S}{slash}{rest}", f"{V1}/Systems/@{identity}"
+    return node, path, S
+
+
+def moved(value: Any, prefix: str) -> Any:
+    """A body of another server of the same BMC, with its paths as this BMC has them."""
+    if isinstance(value, str):
+        return prefix + value[len(S) :] if value == S or value.startswith(S + "/") else value
+    if isinstance(value, dict):
+        return {key: moved(item, prefix) for key, item in value.items()}
+    return [moved(item, prefix) for item in value] if isinstance(value, list) else value
+
+
 def find(node: Node, path: str) -> Json | None:
     """The resource at a path (without a slash at the end), or None."""
+    profile = node.profile
+    if profile is None:
+        return _find(node, path)
+    owner, local, prefix = locate(node, path)
+    if owner is not node:
+        body = find(owner, local)
+        if body is not None and local == S:
+            body = {**body, "Id": profile.systems[owner.number - 1]}
+        return None if body is None else moved(body, prefix)
+    return profile.shape(node, path, _find(node, path))
+
+
+def _find(node: Node, path: str) -> Json | None:
     for expression, function in RESOURCES:
         match = expression.match(path)
         if match:
@@ -113,7 +147,9 @@ def simulated() -> Json:
 
 
 def system_ids(node: Node) -> list[str]:
-    return {"no": [SYSTEM], "hgx_first": [HGX, SYSTEM], "hgx_last": [SYSTEM, HGX]}[node.behaviour.two_systems]
+    count = len(node.profile.systems) if node.profile is not None else 0
+    hosts = [SYSTEM, *(f"@{number}" for number in range(2, count + 1))]
+    return {"no": hosts, "hgx_first": [HGX, *hosts], "hgx_last": [*hosts, HGX]}[node.behaviour.two_systems]
 
 
 # ---- the root and its services -----------------------------------------------------------------
@@ -282,13 +318,9 @@ def task_service(node: Node, path: str) -> Json:
     }
 
 
-def _shown(node: Node, task: Task) -> bool:
-    return not (task.over and node.behaviour.task_monitor_gone)
-
-
 @resource(TASKS)
 def task_collection(node: Node, path: str) -> Json:
-    return collection(path, "Task", [task.id for task in node.tasks.values() if _shown(node, task)])
+    return collection(path, "Task", [task.id for task in node.tasks.values() if node.shows(task)])
 
 
 def task_body(task: Task) -> Json:
@@ -313,7 +345,7 @@ def task_body(task: Task) -> Json:
 @resource(TASKS + "/{task}")
 def task_resource(node: Node, path: str, task: str) -> Json | None:
     found = node.tasks.get(task)
-    return task_body(found) if found and _shown(node, found) else None
+    return task_body(found) if found and node.shows(found) else None
 
 
 @resource(f"{V1}/Registries")
@@ -354,10 +386,10 @@ def bios_registry(node: Node, path: str, registry: str) -> Json | None:
             "ResetRequired": True,
             "Hidden": False,
         }
-        if name in BIOS_CHOICES:
+        if name in node.bios_choices:
             entry.update(
                 Type="Enumeration",
-                Value=[{"ValueName": choice, "ValueDisplayName": choice} for choice in BIOS_CHOICES[name]],
+                Value=[{"ValueName": choice, "ValueDisplayName": choice} for choice in node.bios_choices[name]],
             )
         elif isinstance(value, int):
             entry.update(Type="Integer", LowerBound=0, UpperBound=100, ScalarIncrement=1)
@@ -392,7 +424,7 @@ def boot_body(node: Node) -> Json:
         boot["HttpBootUri"] = override["uri"]
     if not behaviour.no_allowable_values:
         boot["BootSourceOverrideTarget@Redfish.AllowableValues"] = list(behaviour.boot_targets)
-        boot["BootSourceOverrideEnabled@Redfish.AllowableValues"] = ["Disabled", "Once", "Continuous"]
+        boot["BootSourceOverrideEnabled@Redfish.AllowableValues"] = list(behaviour.boot_enabled)
         if behaviour.boot_mode not in ("absent", "read_only"):
             boot["BootSourceOverrideMode@Redfish.AllowableValues"] = ["UEFI", "Legacy"]
     return boot
@@ -541,7 +573,7 @@ def processor_resource(node: Node, path: str, system: str, processor: str) -> Js
     return {
         **base,
         "ProcessorType": "GPU",
-        "Manufacturer": "NVIDIA",
+        "Manufacturer": profile.model.split()[0],
         "Model": profile.model,
         "SerialNumber": serial,
         "ProcessorMemory": [
@@ -757,10 +789,16 @@ def media_resource(node: Node, path: str) -> Json:
         "TransferProtocolType": media.get("protocol"),
         "VerifyCertificate": False,
         "Status": ok(),
-        "Actions": {
-            "#VirtualMedia.InsertMedia": {"target": f"{path}/Actions/VirtualMedia.InsertMedia"},
-            "#VirtualMedia.EjectMedia": {"target": f"{path}/Actions/VirtualMedia.EjectMedia"},
-        },
+        **(
+            {}
+            if node.behaviour.media_patch_only
+            else {
+                "Actions": {
+                    "#VirtualMedia.InsertMedia": {"target": f"{path}/Actions/VirtualMedia.InsertMedia"},
+                    "#VirtualMedia.EjectMedia": {"target": f"{path}/Actions/VirtualMedia.EjectMedia"},
+                }
+            }
+        ),
     }
 
 
@@ -875,7 +913,7 @@ def manager_resource(node: Node, path: str) -> Json:
             "ManagerInChassis": link(C),
         },
         "Actions": action(
-            node, path, "Manager.Reset", "ResetType", ["ForceRestart", "GracefulRestart"], "ResetActionInfo"
+            node, path, "Manager.Reset", "ResetType", node.behaviour.manager_reset_types, "ResetActionInfo"
         ),
         "Oem": simulated(),
     }
@@ -886,7 +924,7 @@ def manager_reset_info(node: Node, path: str) -> Json | None:
     return (
         None
         if node.behaviour.no_action_info
-        else action_info(path, "Reset", "ResetType", ["ForceRestart", "GracefulRestart"])
+        else action_info(path, "Reset", "ResetType", node.behaviour.manager_reset_types)
     )
 
 

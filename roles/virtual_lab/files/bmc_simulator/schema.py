@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from . import profiles
 from .behaviour import BehaviourError, check_value
 from .firmware import components
 from .hardware import FAULT, GPU_PROFILES
@@ -127,6 +128,7 @@ NODE = {
     "fault": Field((str, type(None)), None, _fault),
     "behaviour": Field(dict, {}),
     "components": Field(dict, {}),
+    "profile": Field(str, "default"),
     "root": Field((str, type(None)), None),
     "power": Field(str, "off", _choice("on", "off")),
 }
@@ -260,7 +262,10 @@ class _Checker:
             except BehaviourError as error:
                 self.complain(f"{where}.behaviour", str(error))
         try:
-            components(node["components"] or {})
+            profile = profiles.load(node["profile"])
+            components(node["components"] or {}, profile.components if profile else None)
+        except profiles.ProfileError as error:
+            self.complain(f"{where}.profile", str(error))
         except ValueError as error:
             self.complain(f"{where}.components", str(error))
         if node["driver"] == "nspawn" and not node["root"]:

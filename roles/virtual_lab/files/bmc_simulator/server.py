@@ -33,6 +33,7 @@ class Front:
         self.ipmi_port: int | None = None
         self.fingerprint: str | None = None
         self._context = None
+        self._certificate = "normal"
         self._runner: web.ServerRunner | None = None
         self._silent: asyncio.Server | None = None
         self._shown: str | None = None
@@ -43,8 +44,7 @@ class Front:
     async def open(self) -> None:
         bmc = self.node.config["bmc"]
         if bmc["tls"]:
-            path = ensure_certificate(self.node.directory, f"{self.node.name}-bmc", bmc["address"])
-            self.fingerprint, self._context = fingerprint(path), server_context(path)
+            self._load_certificate("normal")
         if "ipmi" in bmc["protocols"]:
             from .ipmi import IpmiFront
 
@@ -52,13 +52,23 @@ class Front:
             self.ipmi_port = self.ipmi.port
         await self.update()
 
+    def _load_certificate(self, kind: str) -> None:
+        """The BMC's own certificate; a changed one is another self-signed one, which a lab's BMC always has."""
+        name = "bmc.pem" if kind == "normal" else f"bmc-{kind}.pem"
+        address = self.node.config["bmc"]["address"]
+        path = ensure_certificate(self.node.directory, f"{self.node.name}-bmc", address, name)
+        self.fingerprint, self._context, self._certificate = fingerprint(path), server_context(path), kind
+
     async def update(self) -> None:
-        """Make the listeners fit the node's reachability: no (normal), refuse, silent."""
+        """Make the listeners fit the node's reachability: no (normal), refuse, silent; and its certificate."""
         async with self._lock:
-            wanted = self.node.reachable
-            if wanted == self._shown:
+            wanted, certificate = self.node.reachable, self.node.behaviour.certificate
+            changed = self.node.config["bmc"]["tls"] and certificate != self._certificate
+            if wanted == self._shown and not changed:
                 return
             await self._shut()
+            if changed:
+                self._load_certificate(certificate)
             self._shown = wanted
             if wanted == "refuse":
                 return

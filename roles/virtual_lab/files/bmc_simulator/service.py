@@ -12,6 +12,7 @@ import json
 import pathlib
 import re
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -110,6 +111,14 @@ def _odata() -> Json:
     }
 
 
+def _kind_of_write(path: str) -> str | None:
+    if path in PUSH or path.endswith("UpdateService.SimpleUpdate"):
+        return "update"
+    if path.endswith("/Bios/Settings"):
+        return "bios"
+    return "media" if "/VirtualMedia/" in path else None
+
+
 class Service:
     """Answers the requests of one BMC. One instance per node, all in one event loop."""
 
@@ -142,6 +151,13 @@ class Service:
         note: Json = {}
         if behaviour.delay_s:
             await asyncio.sleep(behaviour.delay_s)
+        if behaviour.slow_path and re.search(behaviour.slow_path, path):
+            await asyncio.sleep(behaviour.slow_s)
+        if behaviour.reset_reused:
+            if getattr(request.protocol, "served", 0):
+                request.transport.abort()
+                raise ConnectionResetError("a reused connection is cut, as the behaviour wants it")
+            request.protocol.served = 1
         response = None
         drop = False
         try:
@@ -160,9 +176,13 @@ class Service:
                 raise Problem(
                     "ServiceTemporarilyUnavailable", f"{behaviour.retry_after_s:g}", headers=self._retry_after()
                 )
+            elif node.warm_at > time.monotonic():
+                raise Problem("ServiceTemporarilyUnavailable", "1", headers={"Retry-After": "1"})
+            elif behaviour.broken_json_every_n and not is_write and self.seen % behaviour.broken_json_every_n == 0:
+                response = web.Response(text='{"@odata.etag": ""a"", ', content_type="application/json")
             elif behaviour.redirect_slash and not request.path.endswith("/"):
                 target = request.path + "/" + (f"?{request.query_string}" if request.query_string else "")
-                response = web.Response(status=308, headers={"Location": target})
+                response = web.Response(status=behaviour.redirect_status, headers={"Location": target})
             else:
                 response = await self._answer(request, path, note)
         except Problem as problem:
@@ -227,7 +247,10 @@ class Service:
     def _shape(self, body: Json) -> Json:
         """Leave out or empty what the behaviour wants left out or empty."""
         behaviour = self.node.behaviour
-        dropped, nulled = set(behaviour.drop_properties), set(behaviour.null_properties)
+        if not (behaviour.drop_properties or behaviour.null_properties or behaviour.vanished or behaviour.members_null):
+            return body
+        dropped = set(behaviour.drop_properties) | self.node.vanished
+        nulled = set(behaviour.null_properties)
 
         def walk(value: Any) -> Any:
             if isinstance(value, dict):
@@ -242,6 +265,9 @@ class Service:
 
     def _json(self, status: int, body: Json | None, headers: dict[str, str] | None = None) -> web.Response:
         headers = {"OData-Version": "4.0", "Cache-Control": "no-cache", **(headers or {})}
+        profile = self.node.profile
+        if profile is not None and "Location" in headers:
+            headers["Location"] = profile.own(headers["Location"])
         if body is None:
             return web.Response(status=status, headers=headers)
         if "error" not in body:
@@ -249,10 +275,13 @@ class Service:
             name = str(body.get("@odata.type", "")).lstrip("#").rsplit(".", 1)[0]
             if name:
                 headers.setdefault("Link", f"<{SCHEMA_HOST}/{name}.json>; rel=describedby")
+        text = json.dumps(body)
+        if profile is not None:
+            text = profile.own_json(text)
         return web.Response(
             status=status,
             headers=headers,
-            body=json.dumps(body).encode(),
+            body=text.encode(),
             content_type="application/json",
             charset="utf-8",
         )
@@ -264,6 +293,10 @@ class Service:
             body["@odata.etag"] = self._tag(path.rstrip("/"), body)
         return body
 
+    def _partial(self, path: str) -> Json | None:
+        body = self._present(path)
+        return {key: value for key, value in body.items() if key not in ("Id", "Name")} if body else body
+
     def _tag(self, path: str, body: Json) -> str:
         return etag_of(body, self.node.behaviour.weak_etag, self.node.counters[f"revision {path}"])
 
@@ -273,6 +306,12 @@ class Service:
         method = request.method
         if request.headers.get("OData-Version", "4.0") != "4.0":
             raise Problem("PreconditionFailed", status=412)
+        if self.node.profile is not None:
+            asked, path = path, self.node.profile.plain(path)
+            if path is None:
+                if self._authenticate(request)[0] is None:
+                    raise Problem("NoValidSession", headers={"WWW-Authenticate": 'Basic realm="redfish"'})
+                raise Problem("ResourceMissingAtURI", asked)
         if self.node.behaviour.case_insensitive:
             path = self._real_case(path)
         logging_in = method == "POST" and path in (SESSIONS, f"{SESSIONS}/Members")
@@ -328,7 +367,8 @@ class Service:
         return node.authenticate(username, password), None
 
     def _allow(self, path: str, exists: bool) -> str:
-        return ", ".join((["GET", "HEAD"] if exists else []) + writes.methods(path))
+        methods = writes.methods(resources.locate(self.node, path)[1])
+        return ", ".join((["GET", "HEAD"] if exists else []) + methods)
 
     def _get(self, request: web.BaseRequest, path: str) -> web.Response:
         if path == "/redfish":
@@ -343,9 +383,11 @@ class Service:
             return self._json(200, _odata(), {"Allow": "GET, HEAD", "ETag": etag_of(_odata())})
         if path.startswith(MONITORS + "/"):
             return self._monitor(path)
+        if self.node.behaviour.secondary_needs_power and f"/{resources.HGX}" in path and not self.node.driver.running:
+            raise Problem("ServiceTemporarilyUnavailable", "30")
         body = self._present(path)
         if body is None:
-            if writes.methods(path):
+            if writes.methods(resources.locate(self.node, path)[1]):
                 raise Problem("OperationNotAllowed", headers={"Allow": self._allow(path, False)})
             raise Problem("ResourceMissingAtURI", path)
         tag = body.get("@odata.etag") or etag_of(body)
@@ -358,12 +400,13 @@ class Service:
             return web.Response(status=304, headers={"ETag": tag, "OData-Version": "4.0", "Cache-Control": "no-cache"})
         page = self.node.behaviour.paging if isinstance(body.get("Members"), list) else 0
         if wanted or page:
-            body = query.apply(body, wanted, page, self._present)
+            load = self._partial if self.node.behaviour.expand_partial else self._present
+            body = query.apply(body, wanted, page, load)
         return self._json(200, body, {"Allow": self._allow(path, True), "ETag": tag})
 
     def _monitor(self, path: str) -> web.Response:
         task = self.node.tasks.get(path.rsplit("/", 1)[1])
-        if task is None or (task.over and self.node.behaviour.task_monitor_gone):
+        if task is None or not self.node.shows(task):
             raise Problem("ResourceMissingAtURI", path)
         body = resources.task_body(task)
         if not task.over:
@@ -375,7 +418,7 @@ class Service:
     ) -> web.Response:
         node = self.node
         present = resources.find(node, path)
-        found = writes.find(request.method, path)
+        found = writes.find(request.method, resources.locate(node, path)[1])
         if found is None:
             if present is None and not writes.methods(path) and path not in OPEN:
                 raise Problem("ResourceMissingAtURI", path)
@@ -385,7 +428,10 @@ class Service:
         entry, arguments = found
         if entry.privilege and (account is None or entry.privilege not in PRIVILEGES[account.role]):
             raise Problem("InsufficientPrivilege")
-        call = Call(node, path, {}, account, request.remote or "", token, arguments)
+        owner, local, prefix = resources.locate(node, path)
+        if node.behaviour.license_required and _kind_of_write(local) in node.behaviour.license_required:
+            raise Problem("SMC.1.0.OemLicenseNotPassed", "SFT-OOB-LIC")
+        call = Call(owner, local, {}, account, request.remote or "", token, arguments)
         try:
             if path in PUSH:
                 await self._receive_image(request, call)
@@ -398,7 +444,12 @@ class Service:
             if request.method == "PATCH" and present is not None:
                 # after the body has arrived: from here to the end of the write nothing waits, so the two are one step
                 self._check_etag(request, path)
+            if node.profile is not None:
+                call.body = node.profile.plain_body(call.body)
+                call.parameters = node.profile.plain_body(call.parameters)
             answer: Answer = await entry.handler(call)
+            if owner is not node and answer.body is not None:
+                answer.body = resources.moved(answer.body, prefix)
         finally:
             if call.upload:
                 call.upload.unlink(missing_ok=True)
@@ -419,7 +470,7 @@ class Service:
         given = request.headers.get("If-Match")
         if given is None:
             if behaviour.etag_required:
-                raise Problem("PreconditionRequired")
+                raise Problem("PreconditionRequired", status=behaviour.etag_missing_status)
             return
         tags = {tag.strip() for tag in given.split(",")}
         if behaviour.etag_refuses_own_weak and any(tag.startswith("W/") for tag in tags):

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import pathlib
 import re
+import time
 import urllib.parse
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import aiohttp
 
 from . import firmware, resources
 from .messages import Problem, error_body, info
-from .node import BIOS_CHOICES, BIOS_DEFAULTS, PRIVILEGES, Account, Node, Task
+from .node import PRIVILEGES, Account, Node, Task
 from .resources import ACCOUNTS, MONITORS, SESSIONS, TASKS, UPDATE, V1, C, Json, M, S
 
 
@@ -42,6 +43,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
 
 
+APPLY_TIME = "@Redfish.SettingsApplyTime"
 Handler = Callable[[Call], Awaitable[Answer]]
 
 
@@ -97,7 +99,7 @@ def patch(call: Call, setters: dict[str, Setter]) -> Answer:
     complaints, applied = [], 0
     for key, value in wanted.items():
         try:
-            if key in setters:
+            if key in setters and not (call.node.profile and call.node.profile.drops(call.path, key)):
                 setters[key](value)
                 applied += 1
             else:
@@ -212,6 +214,8 @@ def check_username(node: Node, value: Any) -> str:
 @write("POST", ACCOUNTS, "ConfigureUsers")
 async def create_account(call: Call) -> Answer:
     node, body = call.node, call.body
+    if node.behaviour.account_slots:
+        raise Problem("OperationNotAllowed", headers={"Allow": "GET, HEAD"})
     for name in ("UserName", "Password", "RoleId"):
         if name not in body:
             raise Problem("CreateFailedMissingReqProperties", name, related=(name,))
@@ -289,7 +293,7 @@ async def patch_account(call: Call) -> Answer:
         return inner
 
     def username(value: Any) -> None:
-        if value != account.username:
+        if value != account.username and not (node.behaviour.account_slots and value == ""):
             check_username(node, value)
         assign("UserName", "username", str)(value)
 
@@ -317,6 +321,8 @@ async def patch_account(call: Call) -> Answer:
 @write("DELETE", ACCOUNTS + "/{account}", "ConfigureUsers")
 async def delete_account(call: Call) -> Answer:
     node, identity = call.node, call.arguments["account"]
+    if node.behaviour.account_slots:
+        raise Problem("OperationNotAllowed", headers={"Allow": "GET, HEAD, PATCH"})
     account = node.accounts.get(identity)
     if account is None:
         raise Problem("ResourceMissingAtURI", call.path)
@@ -416,7 +422,7 @@ def set_boot(call: Call, value: Any) -> None:
         if name == "BootSourceOverrideTarget":
             new["target"] = one_of(wanted, node.behaviour.boot_targets, name)
         elif name == "BootSourceOverrideEnabled":
-            new["enabled"] = one_of(wanted, ("Disabled", "Once", "Continuous"), name)
+            new["enabled"] = one_of(wanted, node.behaviour.boot_enabled, name)
         elif name == "BootSourceOverrideMode":
             if node.behaviour.boot_mode == "absent":
                 raise Problem("PropertyUnknown", name, related=(pointer,))
@@ -474,37 +480,47 @@ async def patch_chassis(call: Call) -> Answer:
 async def patch_bios(call: Call) -> Answer:
     node = call.node
 
+    if (node.behaviour.bios_job_stuck and not node.bmc_restarted) or (node.bios_job and not node.bios_job.over):
+        raise Problem("ServiceTemporarilyUnavailable", "60")
+
     def attributes(value: Any) -> None:
         of_type(value, dict, "Attributes")
         for name, wanted in value.items():
             pointer = (f"Attributes/{name}",)
-            if name not in node.bios:
+            if name not in node.bios or name in node.vanished:
                 raise Problem("PropertyUnknown", name, related=pointer)
-            if name in BIOS_CHOICES and wanted not in BIOS_CHOICES[name]:
+            if name in node.bios_choices and wanted not in node.bios_choices[name]:
                 raise Problem("PropertyValueNotInList", wanted, name, related=pointer)
-            if not isinstance(wanted, type(BIOS_DEFAULTS[name])) or isinstance(wanted, bool):
+            if type(wanted) is not type(node.bios_defaults[name]):
                 raise Problem("PropertyValueTypeError", json.dumps(wanted), name, related=pointer)
-            if isinstance(wanted, int) and not 0 <= wanted <= 100:
+            if isinstance(wanted, int) and not isinstance(wanted, bool) and not 0 <= wanted <= 100:
                 raise Problem("PropertyValueOutOfRange", wanted, name, related=pointer)
         if "bios" not in node.behaviour.accept_and_do_nothing:
             pending = {**node.bios_pending, **value}
             node.bios_pending = {name: wanted for name, wanted in pending.items() if node.bios[name] != wanted}
 
-    return patch(call, {"Attributes": attributes})
+    answer = patch(call, {"Attributes": attributes})
+    if node.behaviour.bios_job and answer.status == 200 and node.bios_pending and call.body.get(APPLY_TIME):
+        task = node.bios_job = Task(node.task_identity(), "BIOS settings", state="New")
+        node.tasks[task.id] = task
+        return Answer(202, resources.task_body(task), {"Location": f"{TASKS}/{task.id}"})
+    return answer
 
 
 @write("POST", f"{S}/Bios/Actions/Bios.ResetBios", "ConfigureComponents")
 async def reset_bios(call: Call) -> Answer:
     parameters(call, "Bios.ResetBios", ("ResetType",))
     if "bios" not in call.node.behaviour.accept_and_do_nothing:
-        call.node.bios_pending = {name: value for name, value in BIOS_DEFAULTS.items() if call.node.bios[name] != value}
+        defaults = call.node.bios_defaults
+        call.node.bios_pending = {name: value for name, value in defaults.items() if call.node.bios[name] != value}
         call.node.save()
     return Answer()
 
 
 @write("POST", V1 + "/{kind}/{identity}/LogServices/{service}/Actions/LogService.ClearLog", "ConfigureManager")
 async def clear_log(call: Call) -> Answer:
-    parameters(call, "LogService.ClearLog", ("LogEntriesETag", "ClearType"))
+    needed = ("ClearType",) if call.node.behaviour.clear_log_needs_type else ()
+    parameters(call, "LogService.ClearLog", ("LogEntriesETag", "ClearType"), needed)
     log = {f"{S}/LogServices/SEL": call.node.system_log, f"{M}/LogServices/Log": call.node.manager_log}.get(
         call.path.split("/Actions/")[0]
     )
@@ -575,6 +591,8 @@ def check_image(url: Any, action: str | None) -> str:
 @write("POST", M + "/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia", "ConfigureManager")
 async def insert_media(call: Call) -> Answer:
     action = "VirtualMedia.InsertMedia"
+    if call.node.behaviour.media_patch_only:
+        raise Problem("ResourceMissingAtURI", call.path)
     body = parameters(
         call,
         action,
@@ -589,7 +607,7 @@ async def insert_media(call: Call) -> Answer:
             "Password",
             "Stage",
         ),
-        ("Image",),
+        ("Image", *call.node.behaviour.media_needs),
     )
     url = check_image(body["Image"], action)
     if call.node.media:
@@ -612,10 +630,40 @@ async def insert_media(call: Call) -> Answer:
 @write("POST", S + "/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia", "ConfigureManager")
 @write("POST", M + "/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia", "ConfigureManager")
 async def eject_media(call: Call) -> Answer:
+    if call.node.behaviour.media_patch_only:
+        raise Problem("ResourceMissingAtURI", call.path)
     parameters(call, "VirtualMedia.EjectMedia", ())
     if "media" not in call.node.behaviour.accept_and_do_nothing:
         await eject(call.node)
     return Answer()
+
+
+@write("PATCH", S + "/VirtualMedia/Cd", "ConfigureManager")
+@write("PATCH", M + "/VirtualMedia/Cd", "ConfigureManager")
+async def patch_media(call: Call) -> Answer:
+    """Image (and Inserted) set directly: what older and some present products have instead of the actions."""
+    node, known = call.node, {"Image", "Inserted", "WriteProtected", "UserName", "Password"}
+    for name in call.body:
+        if name not in known and not name.startswith("@"):
+            present = resources.find(node, call.path) or {}
+            raise Problem("PropertyNotWritable" if name in present else "PropertyUnknown", name, related=(name,))
+    if not set(call.body) & known:
+        raise Problem("NoOperation") if call.body else Problem("EmptyJSON")
+    if call.body.get("WriteProtected") is False:
+        raise Problem("PropertyValueIncorrect", "WriteProtected", "false", related=("WriteProtected",))
+    image = call.body.get("Image", (node.media or {}).get("image"))
+    wanted = image if call.body.get("Inserted", image is not None) else None
+    if wanted is not None:
+        check_image(wanted, None)
+    if "media" not in node.behaviour.accept_and_do_nothing and wanted != (node.media or {}).get("image"):
+        if node.media:
+            await eject(node)
+        if wanted is not None:
+            try:
+                await insert(node, wanted, call.body.get("UserName"), call.body.get("Password"))
+            except ValueError as error:
+                raise Problem("PropertyValueError", str(error), related=("Image",)) from None
+    return Answer(200, resources.find(node, call.path))
 
 
 # ---- manager -----------------------------------------------------------------------------------
@@ -624,7 +672,7 @@ async def eject_media(call: Call) -> Answer:
 @write("POST", f"{M}/Actions/Manager.Reset", "ConfigureManager")
 async def reset_manager(call: Call) -> Answer:
     if "ResetType" in call.body:
-        choice(call, "Manager.Reset", "ResetType", ("ForceRestart", "GracefulRestart"))
+        choice(call, "Manager.Reset", "ResetType", call.node.behaviour.manager_reset_types)
     call.node.restart_bmc()
     return Answer()
 
@@ -715,6 +763,8 @@ def start_update(
     ):
         raise Problem("ServiceTemporarilyUnavailable", "30", headers={"Retry-After": "30"})
 
+    too_soon = time.monotonic() - node.update_ended < behaviour.update_pause_s
+
     async def work(task: Task) -> None:
         target = node.directory / f"update-{node.name}-{task.id}.bin"
         entry: Json = {"method": method, "task": task.id, "outcome": "arriving"}
@@ -736,6 +786,8 @@ def start_update(
             for step in range(1, 11):
                 await asyncio.sleep(behaviour.task_seconds / 10)
                 task.percent = step * 10 if step < 10 else 99
+            if too_soon:
+                raise ValueError("out of memory")
             if behaviour.task_fails:
                 raise ValueError("writing the flash failed")
             if behaviour.task_lies != "no":
@@ -754,6 +806,8 @@ def start_update(
             target.unlink(missing_ok=True)
 
     task = node.start_task(f"Update ({method})", work)
+    if behaviour.update_answers_200:
+        return Answer(200, error_body([info("Success")]))
     headers = {} if behaviour.task_without_location else {"Location": f"{MONITORS}/{task.id}"}
     return Answer(202, resources.task_body(task), {**headers, "Retry-After": "1"})
 

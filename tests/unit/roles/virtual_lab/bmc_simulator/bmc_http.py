@@ -6,12 +6,18 @@ import base64
 import http.client
 import json
 import ssl
+import warnings
 
 S = "/redfish/v1/Systems/1"
 RESET = f"{S}/Actions/ComputerSystem.Reset"
 CONTEXT = ssl.create_default_context()
 CONTEXT.check_hostname = False
 CONTEXT.verify_mode = ssl.CERT_NONE
+# profile x10 speaks nothing newer than TLS 1.1
+CONTEXT.set_ciphers("DEFAULT:@SECLEVEL=0")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    CONTEXT.minimum_version = ssl.TLSVersion.TLSv1
 
 
 class Answer:

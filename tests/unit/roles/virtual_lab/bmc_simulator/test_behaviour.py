@@ -2,9 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
-from bmc_simulator.behaviour import SWITCHES, Behaviour, BehaviourError, check_value
+from bmc_simulator.behaviour import SWITCHES, Behaviour, BehaviourError, as_markdown, check_value
+
+DOCUMENT = pathlib.Path(__file__).resolve().parents[5] / "docs" / "lab-bmc.md"
 
 
 def test_every_default_is_a_valid_value():
@@ -59,3 +63,10 @@ def test_two_nodes_do_not_share_a_default():
     one, two = Behaviour(), Behaviour()
     one.reset_types.append("x")
     assert two.reset_types[-1] != "x"
+
+
+def test_the_documented_table_is_the_table():
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    start = lines.index("| switch | default | meaning |") + 2
+    assert lines[start : start + len(SWITCHES)] == as_markdown()
+    assert not lines[start + len(SWITCHES)].startswith("|")
