@@ -108,7 +108,9 @@ def _drives(client, system):
 
 def _firmware(client):
     service = client.optional(transform.link(client.root(), "UpdateService"), None)
-    return client.members(transform.link(service or {}, "FirmwareInventory"), "the firmware inventory")
+    # It takes minutes on some GPU servers: one long wait, not three short ones that each make the BMC begin again.
+    with client.patient(client.quirks(manager=True)["firmware_list_s"]):
+        return client.members(transform.link(service or {}, "FirmwareInventory"), "the firmware inventory")
 
 
 def _ipmi_info(client, sections):

@@ -13,10 +13,14 @@ SWITCHES = {
         "ids of account slots that stay empty, where new accounts take a free slot instead of being posted",
         (),
     ),
+    "expand": ("$expand may be asked for where the service root offers it", True),
+    "bios_settings": ("names below Bios where pending BIOS settings are looked for when Bios has no link to them", ()),
+    "media_by_patch": ("virtual media are inserted and ejected by PATCH at once, without trying the actions", False),
+    "firmware_list_s": ("seconds that the firmware inventory may take", 60.0),
 }
 
-# `match`: regular expressions (case does not matter) for vendor, product, manager, firmware of transform.bmc_identity, or manufacturer of the system;
-# all that are given must match somewhere.
+# `match`: regular expressions (case does not matter) for vendor, product, manager (its model), manufacturer and model (of the system), which must match
+# somewhere; `firmware_from` and `firmware_before`: bounds of the BMC's firmware version. All that are given must fit. Later rows win.
 QUIRKS = (
     {
         "match": {"manufacturer": "^dell"},
@@ -33,21 +37,78 @@ QUIRKS = (
         "switches": {"reserved_slots": ("1",)},
         "source": "Dell iDRAC 9: accounts are sixteen fixed slots, POST answers 405, slot 1 is reserved",
     },
+    {
+        "match": {"manufacturer": "^lenovo", "model": "GB300"},
+        "switches": {"expand": False},
+        "source": "nv-redfish#118, infra-controller#4100: $expand drops Id, Name and ChassisType on Lenovo GB300",
+    },
+    {
+        "match": {"vendor": "^ami"},
+        "switches": {"bios_settings": ("SD", "Settings")},
+        "source": "community.general#6434, Redfish-Tacklebox#55: AMI MegaRAC without a SettingsObject link has its settings at Bios/SD (Gigabyte H262 tree)",
+    },
+    {
+        "match": {"manufacturer": "^lenovo"},
+        "switches": {"media_by_patch": True},
+        "source": "sushy release note virtual-media-fallback: Lenovo XCC has no InsertMedia action that works, Image and Inserted are set by PATCH",
+    },
+    {
+        "match": {"vendor": "^ami", "manufacturer": "nvidia"},
+        "switches": {"firmware_list_s": 240.0},
+        "source": "infra-controller#1584 and #6419: the firmware inventory of a DGX H100 takes two to three minutes",
+    },
 )
+MATCH_KEYS = ("vendor", "product", "manager", "manufacturer", "model", "firmware", "firmware_from", "firmware_before")
 
 
-def of_system(system):
-    """The switches for a system resource (its Manufacturer)."""
-    maker = system.get("Manufacturer") if isinstance(system, dict) else None
-    return switches_for({"manufacturer": maker})
+def version_key(text):
+    """The numbers of a version, for comparing within one vendor: "iLO 5 v2.72" -> (5, 2, 72) is why bounds look at the last dotted part only."""
+    dotted = re.findall(r"\d+(?:\.\d+)+", str(text or ""))
+    plain = dotted[-1] if dotted else next(iter(re.findall(r"\d+", str(text or ""))), "")
+    return tuple(int(part) for part in plain.split(".") if part)
+
+
+def fits(match, identity):
+    """True where a BMC with this identity is meant by the row. A bound on a firmware that is not known does not fit: nothing is assumed."""
+    for key, wanted in match.items():
+        if key in ("firmware_from", "firmware_before"):
+            have = version_key(identity.get("firmware"))
+            if not have or (have < version_key(wanted)) == (key == "firmware_from"):
+                return False
+        elif not re.search(wanted, str(identity.get(key) or ""), re.IGNORECASE):
+            return False
+    return True
 
 
 def switches_for(identity):
-    """{switch: value} for a BMC; `identity` has any of vendor, product, manager, firmware, manufacturer. Later rows win."""
+    """{switch: value} for a BMC; `identity` has any of vendor, product, manager, firmware, manufacturer, model."""
     found = {name: default for name, (_meaning, default) in SWITCHES.items()}
     for row in QUIRKS:
-        if all(
-            re.search(pattern, str(identity.get(key) or ""), re.IGNORECASE) for key, pattern in row["match"].items()
-        ):
+        if fits(row["match"], identity):
             found.update(row["switches"])
     return found
+
+
+def of_system(system):
+    """The switches that a system resource alone decides (its Manufacturer and Model)."""
+    system = system if isinstance(system, dict) else {}
+    return switches_for({"manufacturer": system.get("Manufacturer"), "model": system.get("Model")})
+
+
+def identity_of(root, manager, system):
+    """What rows are matched against, from the resources as they came; each may be {} where it was not read."""
+
+    def word(resource, key):
+        value = resource.get(key) if isinstance(resource, dict) else None
+        return value if isinstance(value, str) else None
+
+    oem = root.get("Oem") if isinstance(root, dict) else None
+    names = " ".join(str(key) for key in oem) if isinstance(oem, dict) else ""
+    return {
+        "vendor": word(root, "Vendor") or names or word(manager, "Manufacturer") or word(system, "Manufacturer"),
+        "product": word(root, "Product"),
+        "manager": word(manager, "Model"),
+        "firmware": word(manager, "FirmwareVersion"),
+        "manufacturer": word(system, "Manufacturer"),
+        "model": word(system, "Model"),
+    }

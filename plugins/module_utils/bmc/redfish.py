@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import email.utils
 import logging
 import math
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 from ..core.deadline import Deadline
 from ..core.errors import AuthenticationFailed, BaremetalError, NotFound, Refused, Unreachable, Unsupported
 from ..core.redact import Redactor
-from . import guard, transform
+from . import guard, quirks, transform
 from .connector import Connector
 from .errors import AnswerLost, HttpError, TransportError, read_messages, verdict
 from .tls import fetch_fingerprint
@@ -105,6 +106,7 @@ class RedfishClient:
         self._etags, self._etag_step = {}, 0
         self._last_used = 0.0
         self._old_sigterm = None
+        self._read_s = endpoint.read_timeout
         self._refusals = None  # how often this credential was refused before; None until it was looked up
 
     # ---- life ---------------------------------------------------------------------------------------------------------------------
@@ -223,7 +225,8 @@ class RedfishClient:
                 response = self._exchange(method, where, body, sending, deadline)
             except TransportError as error:
                 self._connector.drop_connections()
-                tries += 1
+                # What was too slow once will be again, and makes the BMC slower still: one more try, not three.
+                tries += 1 if error.code != "timeout" else len(BACKOFF)
                 if error.code in ("certificate_changed", "certificate_not_trusted", "tls_handshake"):
                     raise self._untrusted(error)
                 if error.sent and not repeatable:
@@ -292,7 +295,7 @@ class RedfishClient:
 
     def _exchange(self, method, path, body, headers, deadline):
         left = max(0.2, deadline.remaining())
-        timeout = (min(self.endpoint.connect_timeout, left), min(self.endpoint.read_timeout, left))
+        timeout = (min(self.endpoint.connect_timeout, left), min(self._read_s, left))
         status = None
         try:
             with guard.IN_FLIGHT.one(self.endpoint, left):
@@ -303,6 +306,15 @@ class RedfishClient:
             self._last_used = time.monotonic()
             self.sent.append((method, path, status))
             LOG.debug("%s: %s %s -> %s", self.endpoint.label, method, path, status)
+
+    @contextlib.contextmanager
+    def patient(self, seconds):
+        """For resources that take long: the wait for one answer is at least `seconds` inside (the deadline bounds it all the same)."""
+        before, self._read_s = self._read_s, max(self._read_s, seconds)
+        try:
+            yield
+        finally:
+            self._read_s = before
 
     def _pause(self, tries, wait, deadline):
         """Sleep before the next try; False when there is to be none."""
@@ -511,7 +523,8 @@ class RedfishClient:
 
     def _can_expand(self):
         query = transform.dig(self.root(), "ProtocolFeaturesSupported", "ExpandQuery")
-        return isinstance(query, dict) and bool(query.get("NoLinks")) and bool(query.get("Levels"))
+        offered = isinstance(query, dict) and bool(query.get("NoLinks")) and bool(query.get("Levels"))
+        return offered and self.quirks()["expand"]
 
     def _pages(self, page):
         items, seen = [], set()
@@ -634,6 +647,12 @@ class RedfishClient:
         if not read:
             return transform.bmc_identity(self._root or {}, self._manager or {}, self._system or {})
         return transform.bmc_identity(self.root(), self.manager(), self.system())
+
+    def quirks(self, manager=False):
+        """The switches of this BMC from what was read already; with `manager` its manager is read for it (model and firmware)."""
+        if manager:
+            self.manager()
+        return quirks.switches_for(quirks.identity_of(self._root or {}, self._manager or {}, self._system or {}))
 
     # ---- domain words: what operations call ---------------------------------------------------------------------------------------
     def reset_action(self):

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect, operations, transform
@@ -104,3 +106,19 @@ def test_two_systems_that_could_be_the_host_are_an_error_with_their_ids():
 def test_an_info_limit_is_above_zero(there):
     with pytest.raises(errors.InvalidInput):
         operations.info(there, deadline_s=0)
+
+
+def test_a_slow_firmware_list_is_waited_for_once(bmc, there):
+    bmc.set_behaviour("gpu01", slow_path=".*/FirmwareInventory$", slow_s=2.5, no_query_support=True)
+    impatient = replace(there, read_timeout=1.0)
+    found = operations.info(impatient, ["firmware"])
+    assert found["firmware"] and not found["warnings"]
+
+
+def test_a_slow_resource_is_asked_for_twice_at_most(bmc, there):
+    bmc.set_behaviour("gpu01", slow_path=".*/Memory$", slow_s=3, no_query_support=True)
+    with connect(replace(there, read_timeout=0.5)) as client:
+        client.system()
+        with pytest.raises(errors.Unreachable):
+            client.get("/redfish/v1/Systems/1/Memory")
+        assert [path for unused, path, unused2 in client.sent].count("/redfish/v1/Systems/1/Memory") <= 2
