@@ -109,6 +109,7 @@ class ActionModule(BmcAction):
                 thing="site_credential",
                 wanted="a name with {serial} in it",
                 seen=params["site_credential"],
+                next_step="correct discover_site_credential",
             )
         for key, least, most in (("port", 1, 65535), ("ipmi_port", 0, 65535), ("concurrency", 1, 1024)):
             if not least <= params[key] <= most:

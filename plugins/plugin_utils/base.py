@@ -133,7 +133,13 @@ class RegistryAction(ActionBase):
         if lookup:
             plugin = lookup_loader.get(lookup, loader=self._loader, templar=self._templar)
             if plugin is None:
-                raise errors.NotFound("there is no such lookup plugin", thing="aicluster_secret_lookup", seen=lookup)
+                raise errors.NotFound(
+                    "there is no such lookup plugin",
+                    thing="aicluster_secret_lookup",
+                    wanted="the full name of a lookup plugin that is installed",
+                    seen=lookup,
+                    next_step="correct aicluster_secret_lookup, or install the collection that has it",
+                )
             found = plugin.run([reference], variables=self.task_vars)
             value = plain(found[0]) if found else None
             if not isinstance(value, dict):
@@ -141,6 +147,8 @@ class RegistryAction(ActionBase):
                     "the lookup gave something else",
                     thing=f"lookup {lookup}",
                     wanted="one dict with username and password",
+                    seen=type(value).__name__ if found else "nothing",
+                    next_step=f"correct the entry {reference} in its store, or aicluster_secret_lookup",
                 )
             return value
         return self.secret_store.get(reference)

@@ -221,9 +221,10 @@ class SecretStore:
 
     @contextlib.contextmanager
     def _lock(self):
-        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-        # A lock beside the file: the file itself is replaced by each write, so a lock on it would be on a dead inode.
-        handle = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with self._writing():
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            # A lock beside the file: the file itself is replaced by each write, so a lock on it would be on a dead inode.
+            handle = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
@@ -236,15 +237,33 @@ class SecretStore:
             data.pop(reference)
         else:
             data[reference] = values
-        text = edited(text, data, reference)
-        directory = os.path.dirname(self.path)
+        with self._writing():
+            self._replace(edited(text, data, reference))
+
+    @contextlib.contextmanager
+    def _writing(self):
+        try:
+            yield
+        except OSError as error:
+            raise errors.Refused(
+                "the secret store cannot be written",
+                thing=self.path,
+                wanted="a directory that this user can write to, on a disk with room",
+                seen=error.strerror,
+                next_step="correct owner and mode of the directory, or aicluster_secrets; nothing was changed in the store",
+                code="secret_store_unwritable",
+            ) from error
+
+    def _replace(self, text):
+        target = os.path.realpath(self.path)  # a link stays a link: what it points to is replaced
+        directory = os.path.dirname(target)
         handle, temporary = tempfile.mkstemp(dir=directory, prefix=".secrets-")  # mkstemp makes it 0600
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as out:
                 out.write(text)
                 out.flush()
                 os.fsync(out.fileno())
-            os.replace(temporary, self.path)
+            os.replace(temporary, target)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)

@@ -152,3 +152,35 @@ def test_writers_at_the_same_time_lose_nothing(path):
     store = SecretStore(path)
     assert all(store.has(f"{worker}/{number}") for worker in range(3) for number in range(10))
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["secrets.yml", "secrets.yml.lock"]
+
+
+def test_many_references_are_read_at_once_and_a_missing_one_is_its_own_error(tmp_path, monkeypatch):
+    path = tmp_path / "secrets.yml"
+    path.write_text("a: {username: u, password: p}\n")
+    path.chmod(0o600)
+    store = SecretStore(path)
+    reads = []
+    original = store._read
+    monkeypatch.setattr(store, "_read", lambda *args, **kwargs: reads.append(1) or original(*args, **kwargs))
+    found = store.get_many(["a", "b"])
+    assert found["a"] == {"username": "u", "password": "p"} and len(reads) == 1
+    assert found["b"].code == "secret_not_found" and found["b"].wanted == "b"
+
+
+def test_a_store_that_cannot_be_written_says_so_and_loses_nothing(path):
+    SecretStore(path).put("a", SECRET)
+    lock = path.parent / "secrets.yml.lock"
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(errors.Refused, match="secrets.yml.*cannot be written.*next: ") as seen:
+        SecretStore(path).put("b", SECRET)
+    assert seen.value.code == "secret_store_unwritable" and SecretStore(path).get("a") == SECRET
+
+
+def test_a_link_stays_a_link(path, tmp_path):
+    real = tmp_path / "vault" / "real.yml"
+    real.parent.mkdir(0o700)
+    SecretStore(real).put("a", SECRET)
+    path.symlink_to(real)
+    SecretStore(path).put("b", SECRET)
+    assert path.is_symlink() and SecretStore(real).has("b")
