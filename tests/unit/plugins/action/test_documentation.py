@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 PREFIX = "ansible_collections.aicluster.baremetal.plugins"
-NAMES = ("node", "node_info", "node_lifecycle", "evidence", "hold", "registry")
+NAMES = ("fleet", "node", "node_info", "node_lifecycle", "evidence", "hold", "registry")
 
 
 @pytest.mark.parametrize("name", NAMES)

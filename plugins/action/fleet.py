@@ -1,0 +1,383 @@
+# Door: one operation on the BMCs of all hosts of the batch, in this one process. Documentation: plugins/modules/fleet.py.
+#
+# Runs once for all hosts (BYPASS_HOST_LOOP). Ansible fills in its arguments with the first host's values, so it takes names of host variables, never
+# values; and it must not fail, because that would end the playbook for all hosts: who failed is in the result.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import functools
+import time
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls  # noqa: F401  loaded before the fork
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import fleet as door
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import sinks, summary, targets
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.breaker import Breaker
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.engine import Engine, Job, Watch
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.pace import Pacer
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.progress import Progress
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils import places
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction, plain
+
+HERE = ("localhost", "127.0.0.1", "::1")
+# The group that a host joins when its run of fleet left failed hosts behind; its variable of the same name holds them (playbooks/fleet_failures.yml).
+MARK = "aicluster_fleet"
+# Each IPMI session is a process of its own.
+IPMI_AT_ONCE = 32
+MOST_WARNINGS = 10
+
+tls.warm()
+
+
+class ActionModule(RegistryAction):
+    BYPASS_HOST_LOOP = True
+    ARGUMENT_SPEC = {
+        "operation": {"type": "str", "required": True, "choices": sorted(door.OPERATIONS)},
+        "options": {"type": "dict", "default": {}},
+        "options_from": {"type": "dict", "default": {}},
+        "hosts": {"type": "list", "elements": "str"},
+        "states": {"type": "list", "elements": "str"},
+        "skip_held": {"type": "bool", "default": False},
+        "variables": {"type": "dict", "default": {}},
+        "concurrency": {"type": "int", "default": 200},
+        "timeout": {"type": "float"},
+        "deadline": {"type": "float"},
+        "max_fail_percentage": {"type": "float"},
+        "max_refused_logins": {"type": "int", "default": 3},
+        "canary": {"type": "int", "default": 0},
+        "stagger": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "by": {"type": "str", "required": True},
+                "batch": {"type": "int", "required": True},
+                "pause": {"type": "float", "default": 0.0},
+            },
+        },
+        "output": {"type": "path"},
+        "record": {"type": "bool", "default": False},
+        "progress": {"type": "float", "default": 10.0},
+        "secrets": {"type": "str", "no_log": False},
+    }
+
+    def execute(self):
+        self._refuse_what_means_the_first_host()
+        params = self.params
+        operation = params["operation"]
+        names = targets.variable_names(params["variables"])
+        later = {
+            option: targets.check_name(name, f"options_from.{option}")
+            for option, name in params["options_from"].items()
+        }
+        rules = self._rules()
+        options = door.check_options(operation, params["options"], later)
+        hosts = list(dict.fromkeys(params["hosts"] if params["hosts"] is not None else self._batch()))
+        begun = time.monotonic()
+        chosen, skipped = self._select(hosts)
+        results = {}
+        values = self._read(chosen, {**names, **{f"option {key}": name for key, name in later.items()}}, rules, results)
+        keys = targets.bmc_keys(values)
+        for host, error in targets.shared(values, keys).items():
+            results[host] = error.as_result()
+        jobs = self._jobs(operation, values, keys, options, later, rules, results)
+        pacers = [Pacer(rule["batch"], rule["pause"]) for rule in rules] + [Pacer(IPMI_AT_ONCE, 0)]
+        self._run_jobs(operation, jobs, pacers, results)
+        diff = summary.joined_diff(results)
+        found = summary.summarise(hosts, results, skipped, time.monotonic() - begun)
+        self._warn(results)
+        found["results"] = {host: results[host] for host in hosts if host in results}
+        if self._task.diff:
+            found["diff"] = diff
+        if params["output"] and not self.check_mode:
+            found["output"] = params["output"]
+        self._leave_a_mark(found)
+        return found
+
+    # ---- what is asked --------------------------------------------------------------------------------------------------------------------
+    def _refuse_what_means_the_first_host(self):
+        if self._task.when:
+            raise errors.InvalidInput(
+                "a condition on this task would count for all hosts as it is for the first one",
+                thing="when",
+                wanted="no `when` on the task and around it",
+                seen=str(self._task.when)[:200],
+                next_step="choose the hosts with `hosts:` of the play, `states`, or `hosts` of the task",
+            )
+        target = self._task.delegate_to
+        if target and str(target) not in HERE:
+            raise errors.InvalidInput(
+                "the fleet works in the controller only",
+                thing="delegate_to",
+                wanted="no delegate_to",
+                seen=str(target),
+                next_step="run ansible-playbook where the BMC network is reachable, or use the bmc_* modules with delegate_to",
+            )
+
+    def _batch(self):
+        return plain(self.task_vars.get("ansible_play_batch") or [self.host])
+
+    def _rules(self):
+        rules = self.params["stagger"]
+        for rule in rules:
+            targets.check_name(rule["by"], "stagger.by")
+            if rule["batch"] < 1 or rule["pause"] < 0:
+                raise errors.InvalidInput(
+                    "such a stagger would never start anything",
+                    thing=f"stagger by {rule['by']}",
+                    wanted="batch of at least 1, pause of at least 0",
+                    seen=f"batch {rule['batch']}, pause {rule['pause']:g}",
+                    next_step="correct the numbers",
+                )
+        for key in ("timeout", "deadline", "max_fail_percentage"):
+            value = self.params[key]
+            if value is not None and not (value > 0 or (key == "max_fail_percentage" and value == 0)):
+                raise errors.InvalidInput(
+                    "this limit makes no sense", thing=key, wanted="more than 0", seen=value, next_step="correct it"
+                )
+        if self.params["output"]:
+            places.require_writable(self.params["output"], "output")
+        return rules
+
+    def _select(self, hosts):
+        """(hosts to work on, hosts that the registry's state leaves out)."""
+        states, skip_held = self.params["states"], self.params["skip_held"]
+        if not states and not skip_held:
+            return hosts, []
+        rows = self.registry.nodes(state=states or None, names=hosts)
+        fitting = {key for row in rows for key in (row["name"], row["serial"]) if not (skip_held and row["held"])}
+        chosen = [host for host in hosts if host in fitting]
+        return chosen, [host for host in hosts if host not in fitting]
+
+    # ---- the hosts' variables -------------------------------------------------------------------------------------------------------------
+    def _read(self, hosts, names, rules, results):
+        """{host: {thing: value}} of the variables named; a host whose variables cannot be read gets its result at once."""
+        hostvars = self.task_vars["hostvars"]
+        wanted = list(names.items()) + [(f"stagger {number}", rule["by"]) for number, rule in enumerate(rules)]
+        found = {}
+        for host in hosts:
+            try:
+                found[host] = self._values(hostvars, host, wanted)
+            except Exception as error:  # a template of this host: undefined, a lookup that fails, ...
+                results[host] = errors.InvalidInput(
+                    "a variable of this host cannot be read",
+                    host=host,
+                    thing="host variables",
+                    wanted=", ".join(name for _key, name in wanted),
+                    seen=str(error).splitlines()[0] if str(error) else type(error).__name__,
+                    next_step="correct the inventory",
+                ).as_result()
+        return found
+
+    @staticmethod
+    def _values(hostvars, host, wanted):
+        if host not in hostvars:
+            raise errors.NotFound("no such host in the inventory")
+        raw = hostvars.raw_get(host)
+        values, templated = {}, None
+        for key, name in wanted:
+            value = raw.get(name)
+            if isinstance(value, (dict, list)) or (isinstance(value, str) and ("{{" in value or "{%" in value)):
+                # Templating costs ten times as much as a literal, so only where there is something to template.
+                templated = hostvars[host] if templated is None else templated
+                value = templated[name]
+            value = plain(value)
+            values[key] = None if value == "" else value
+        return values
+
+    def _jobs(self, operation, values, keys, options, later, rules, results):
+        """One Job for each host that is still without a result."""
+        left = [host for host in values if host not in results]
+        secrets = self._secrets(left, values, later)
+        limit = self.params["timeout"] or door.usual_seconds(operation)
+        jobs = []
+        for host in left:
+            own = values[host]
+            try:
+                params = self._params(host, own, options, later, secrets)
+            except errors.BaremetalError as error:
+                results[host] = error.with_host(host).as_result()
+                continue
+            groups = [
+                (number, name)
+                for number, _rule in enumerate(rules)
+                for name in targets.group_values(own[f"stagger {number}"])
+            ]
+            if own["protocol"] == "ipmi":
+                groups.append((len(rules), "ipmi"))
+            fence = None
+            if own["fencing"] is not None:
+                # Opened here, in one thread; the threads of the run then share it.
+                fence = functools.partial(self.registry.check_fence, host, int(own["fencing"]))
+            jobs.append(
+                Job(
+                    host,
+                    params,
+                    key=keys.get(host),
+                    groups=groups,
+                    fence=fence,
+                    credential=own["credential"],
+                    limit=limit,
+                )
+            )
+        return jobs
+
+    def _params(self, host, own, options, later, secrets):
+        params = dict(options)
+        for option in later:
+            params[option] = own[f"option {option}"]
+        for key in ("address", "port", "protocol", "fingerprint", "ca_path"):
+            params[f"bmc_{key}"] = own[key]
+        params["bmc_tls"] = own["tls"] or "verify"
+        params["system_id"] = own["system_id"]
+        found = self._secret(secrets, own["credential"], host)
+        params["bmc_username"], params["bmc_password"] = (
+            str(found.get("username") or ""),
+            str(found.get("password") or ""),
+        )
+        if params.get("credential"):
+            # The operation's own secret (the account's new password), beside the one that we log in with.
+            params["password"] = str(self._secret(secrets, params.pop("credential"), host).get("password") or "")
+        return params
+
+    def _secrets(self, hosts, values, later):
+        """{reference: dict or error} of every reference that occurs."""
+        wanted = {values[host]["credential"] for host in hosts}
+        wanted.add(self.params["options"].get("credential"))
+        if "credential" in later:
+            wanted |= {values[host]["option credential"] for host in hosts}
+        wanted = sorted(str(reference) for reference in wanted if reference)
+        if not wanted:
+            return {}
+        if not self.setting("secret_lookup"):
+            return self.secret_store.get_many(wanted)
+        found = {}
+        for reference in wanted:
+            try:
+                found[reference] = self.credential(reference)
+            except Exception as error:  # each lookup has its own way of saying that there is no such thing
+                found[reference] = errors.NotFound(
+                    "the secret lookup has no such reference",
+                    thing="aicluster_secret_lookup",
+                    wanted=reference,
+                    seen=type(error).__name__,
+                    next_step="add it to the place that the lookup reads",
+                )
+        return found
+
+    @staticmethod
+    def _secret(secrets, reference, host):
+        if not reference:
+            return {}
+        found = secrets[str(reference)]
+        if isinstance(found, errors.BaremetalError):
+            # A copy: many hosts may name the same reference, and each error names its own host.
+            raise type(found)(
+                found.message,
+                host=host,
+                thing=found.thing,
+                wanted=found.wanted,
+                seen=found.seen,
+                next_step=found.next_step,
+                code=found.code,
+            )
+        return found
+
+    # ---- the run --------------------------------------------------------------------------------------------------------------------------
+    def _run_jobs(self, operation, jobs, pacers, results):
+        params = self.params
+        check, diff = self.check_mode, bool(self._task.diff)
+        watch = Watch()
+
+        def call(job, seconds, before_write):
+            return door.call(operation, job.params, job.host, seconds, check, diff, before_write, watch)
+
+        engine = Engine(
+            call,
+            concurrency=params["concurrency"],
+            pacers=pacers,
+            breaker=Breaker(len(jobs), params["max_fail_percentage"], params["max_refused_logins"]),
+            progress=Progress(operation, len(jobs), params["progress"], self._display.display),
+            deadline_s=params["deadline"],
+            canary=params["canary"],
+            watch=watch,
+        )
+        writer = self._writer(operation, results)
+        try:
+            engine.run(jobs, writer.put if writer else results.__setitem__)
+        finally:
+            if writer:
+                writer.close()
+
+    def _writer(self, operation, results):
+        """The writer of large results, or None where they are to stay in memory."""
+        found = []
+        if self.params["record"]:
+            if operation not in ("info", "health"):
+                raise errors.InvalidInput(
+                    "only what was observed can be recorded",
+                    thing="record",
+                    wanted="operation info or health",
+                    seen=operation,
+                    next_step="leave record out",
+                )
+            found.append(sinks.Inventories(self._save) if operation == "info" else self._save_evidence)
+        if self.params["output"] and not self.check_mode:
+            found.append(sinks.JsonLines(self.params["output"]))
+        if not found:
+            return None
+        return sinks.Writer(found, lambda host, result: results.__setitem__(host, sinks.slim(result)))
+
+    def _save(self, host, info, facts, parts):
+        """One inventory into the registry. Only the record of the server that was seen: another serial is another server, which is for discovery."""
+        node = self.registry.node(host)
+        serial = (info.get("system") or {}).get("serial")
+        if serial != node["serial"]:
+            raise errors.Conflict(
+                "the BMC belongs to another server than the record, nothing was recorded",
+                host=host,
+                thing="serial",
+                wanted=node["serial"],
+                seen=serial,
+                next_step="run the discover stage",
+                code="serial_mismatch",
+            )
+        # What was not asked for this time stays as it is known.
+        facts = {**(node["facts"] or {}), **facts}
+        if self.check_mode:
+            return self.registry.plan_node(serial, facts=facts, parts=parts)
+        return self.registry.save_node(serial, self.actor, facts=facts, parts=parts)
+
+    def _save_evidence(self, host, result):
+        if result.get("items") and not self.check_mode:
+            self.registry.record_evidence(host, None, result["items"], self.actor)
+
+    # ---- afterwards -----------------------------------------------------------------------------------------------------------------------
+    def _warn(self, results):
+        """The BMCs' warnings, each once with the number of hosts that it is about."""
+        hosts_by_text = {}
+        for host, result in results.items():
+            for text in result.get("bmc_warnings") or ():
+                hosts_by_text.setdefault(text, []).append(host)
+        often = sorted(hosts_by_text.items(), key=lambda item: -len(item[1]))
+        for text, hosts in often[:MOST_WARNINGS]:
+            more = f" and {len(hosts) - 1} more" if len(hosts) > 1 else ""
+            self._display.warning(f"{hosts[0]}{more}: {text}")
+        if len(often) > MOST_WARNINGS:
+            self._display.warning(
+                f"fleet: {len(often) - MOST_WARNINGS} further kinds of warnings are in bmc_warnings of the results"
+            )
+
+    def _leave_a_mark(self, found):
+        """Tell fleet_failures which hosts to fail: in a variable of the batch's first host, beside what is there from an earlier task of this run."""
+        if not found["failing"]:
+            return
+        before = self.variable(MARK) or {}
+        known = {
+            "failing": list(dict.fromkeys([*(before.get("failing") or []), *found["failing"]])),
+            "reasons": {**(before.get("reasons") or {}), **found["reasons"]},
+        }
+        if found["changed"]:
+            # Until ansible-core 2.21 the task counts as changed where this variable changes, whatever the task says.
+            known["time"] = time.time()
+        self.tell_inventory(found, self.host, [MARK], {MARK: known})

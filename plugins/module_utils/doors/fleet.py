@@ -1,0 +1,91 @@
+# The door of fleet: which operations it has, their options, and one job's call. The options of an operation are those of the bmc_* module of that name.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ..bmc.wire import Wire
+from ..core.errors import InvalidInput
+from ..core.redact import Redactor
+from ..fleet.health import health
+from . import bmc
+
+HEALTH = {
+    "accepted": {"type": "list", "elements": "str", "default": ["OK"]},
+    "power": {"type": "str", "choices": ["on", "off"]},
+}
+# operation: (module whose options and function it has, or None; seconds for one BMC unless the task says so)
+OPERATIONS = {
+    "account": ("bmc_account", 60.0),
+    "boot": ("bmc_boot", 60.0),
+    "health": (None, 60.0),
+    "info": ("bmc_info", 120.0),
+    "power": ("bmc_power", 300.0),
+}
+
+
+def usual_seconds(operation):
+    return OPERATIONS[operation][1]
+
+
+def option_spec(operation):
+    """(argument specification, further rules) of the operation's own options; the connection is the fleet's business."""
+    module = OPERATIONS[operation][0]
+    if module is None:
+        return HEALTH, {}
+    own, _function, more = bmc.MODULES[module]
+    return own, more
+
+
+def check_options(operation, given, later=()):
+    """The operation's options, validated and with their defaults; `later` names those whose value comes from each host's own variables."""
+    spec, more = option_spec(operation)
+    unknown = sorted((set(given) | set(later)) - set(spec))
+    if unknown:
+        raise InvalidInput(
+            "the operation has no such option",
+            thing=f"options of {operation}",
+            wanted=", ".join(sorted(spec)) or "none",
+            seen=", ".join(unknown),
+            next_step=f"see the documentation of {OPERATIONS[operation][0] or 'fleet'}",
+        )
+    both = sorted(set(given) & set(later))
+    if both:
+        raise InvalidInput(
+            "an option is given twice",
+            thing=", ".join(both),
+            wanted="either in options or in options_from",
+            seen="both",
+            next_step="leave one out",
+        )
+    spec = {
+        name: {k: v for k, v in rule.items() if k != "required"} if name in later else rule
+        for name, rule in spec.items()
+    }
+    checked = ArgumentSpecValidator(spec, **more).validate(
+        {key: value for key, value in given.items() if value is not None}
+    )
+    if checked.error_messages:
+        raise InvalidInput(
+            checked.error_messages[0],
+            thing=f"options of {operation}",
+            wanted=f"the options of {OPERATIONS[operation][0] or 'the health gate'}",
+            seen=", ".join(sorted(given)) or "none",
+            next_step="correct the options",
+        )
+    return checked.validated_parameters
+
+
+def call(operation, params, host, seconds, check, diff, before_write, watch=None):
+    """One operation on one BMC; returns the result that the per-host module gives too. Raises BaremetalError."""
+    params = {**params, "timeout": seconds}
+    endpoint = replace(bmc.endpoint_of(params, host), transport=lambda endpoint: Wire(endpoint, watch))
+    module = OPERATIONS[operation][0]
+    if module is None:
+        found = health(endpoint, tuple(params["accepted"]), params["power"], seconds)
+    else:
+        found = bmc.MODULES[module][1](endpoint, params, check, before_write)
+    result = found if isinstance(found, dict) else found.as_result(diff)
+    return Redactor([params.get("bmc_password"), params.get("password")])(result)

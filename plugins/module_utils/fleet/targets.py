@@ -1,0 +1,127 @@
+# Which BMC belongs to which host, from the values of the hosts' variables. Finds hosts that share one BMC, of which each would undo what the other did.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+from ..core.errors import Conflict, InvalidInput
+
+# what is needed of a host: the variable that has it
+VARIABLES = {
+    "address": "bmc_address",
+    "port": "bmc_port",
+    "protocol": "bmc_protocol",
+    "credential": "bmc_credential",
+    "fingerprint": "bmc_fingerprint",
+    "ca_path": "bmc_ca_path",
+    "tls": "bmc_tls",
+    "system_id": "bmc_system_id",
+    "attempt": "aicluster_attempt",
+    "fencing": "aicluster_fencing",
+}
+# The usual ports of one BMC: the same address over Redfish and over IPMI is the same BMC.
+USUAL_PORTS = {None, 443, 623}
+RESOLVERS = 32
+
+
+def variable_names(given=None):
+    """VARIABLES with the user's own names in it. A value where a name is wanted is refused: it would be the first host's value for all hosts."""
+    names = dict(VARIABLES)
+    for key, name in (given or {}).items():
+        if key not in names:
+            raise InvalidInput(
+                "the fleet needs no such thing of a host",
+                thing="variables",
+                wanted=", ".join(VARIABLES),
+                seen=key,
+                next_step="correct the key",
+            )
+        names[key] = check_name(name, f"variables.{key}")
+    return names
+
+
+def check_name(name, thing):
+    """The name of a variable, or InvalidInput."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise InvalidInput(
+            "this is not the name of a variable",
+            thing=thing,
+            wanted="the name of a host variable, without braces: Ansible fills in a value here from the first host only",
+            seen=name,
+            next_step="give the name; each host's own value is read inside",
+        )
+    return name
+
+
+def place_of(address, resolve=socket.getaddrinfo):
+    """One form for each address: the number of an IP address, however it is written; that of a name by asking for it; a name that nobody knows as it is."""
+    text = str(address).strip().strip("[]")
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        pass
+    try:
+        return str(ipaddress.ip_address(resolve(text, None, type=socket.SOCK_STREAM)[0][4][0]))
+    except (OSError, ValueError, IndexError):
+        return text.lower()
+
+
+def bmc_keys(hosts, resolve=socket.getaddrinfo):
+    """{host: key}: equal keys are one BMC. `hosts`: {host: {address, port, ...}}; those without an address have no key."""
+    addresses = sorted({str(values["address"]) for values in hosts.values() if values.get("address")})
+    names = [address for address in addresses if not _is_ip(address)]
+    places = {address: place_of(address) for address in addresses if _is_ip(address)}
+    if names:
+        with ThreadPoolExecutor(min(RESOLVERS, len(names))) as pool:
+            places.update(zip(names, pool.map(lambda name: place_of(name, resolve), names)))
+    found = {}
+    for host, values in hosts.items():
+        if values.get("address"):
+            port = values.get("port")
+            port = int(port) if str(port or "").isdigit() else None
+            found[host] = (places[str(values["address"])], None if port in USUAL_PORTS else port)
+    return found
+
+
+def _is_ip(address):
+    try:
+        ipaddress.ip_address(address.strip().strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def shared(hosts, keys):
+    """{host: error} for hosts that have a BMC in common. Different systems behind one BMC (multi-node chassis) may share it when each is named."""
+    together = {}
+    for host, key in keys.items():
+        together.setdefault(key, []).append(host)
+    found = {}
+    for key, names in together.items():
+        if len(names) < 2:
+            continue
+        systems = [hosts[name].get("system_id") for name in names]
+        if all(systems) and len(set(systems)) == len(systems):
+            continue
+        for name in names:
+            others = [other for other in names if other != name]
+            found[name] = Conflict(
+                "shares its BMC with another host, nothing was sent to it",
+                host=name,
+                thing=f"BMC {key[0]}" + (f" port {key[1]}" if key[1] else ""),
+                wanted="a BMC of its own, or bmc_system_id that names another system for each of them",
+                seen="also the BMC of " + ", ".join(others[:5]) + (" ..." if len(others) > 5 else ""),
+                next_step="correct bmc_address of these hosts, or discover them again",
+                code="shared_bmc",
+            )
+    return found
+
+
+def group_values(value):
+    """The groups that a host is in by one variable: a rack, or a list of PDUs; none where the variable is not set."""
+    if value is None or value == "":
+        return []
+    return [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]

@@ -1,0 +1,212 @@
+# The fleet module as a user runs it: real ansible-playbook runs over simulated BMCs, with hosts that fail, and the playbook that fails exactly those.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "unit"))
+import conftest  # noqa: E402, F401  makes the checkout and the simulator importable
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry  # noqa: E402
+from bmc_simulator import testing  # noqa: E402
+
+NAMES = ["gpu01", "gpu02", "gpu03", "gpu04"]
+
+
+class Controller:
+    """Four nodes with their BMCs in an inventory, a registry and a secret store; `run` plays one fleet task and then fleet_failures."""
+
+    def __init__(self, lab, directory):
+        self.lab, self.directory = lab, directory
+        collections = directory / "collections" / "ansible_collections" / "aicluster"
+        collections.mkdir(parents=True)
+        (collections / "baremetal").symlink_to(ROOT)
+        self.url = f"sqlite:///{directory}/registry.db"
+        self.registry = open_registry(self.url, migrate=True)
+        self.hosts = {}
+        for number, bmc in enumerate(lab.bmcs):
+            self.hosts[bmc.name] = {
+                "bmc_address": bmc.address,
+                "bmc_port": bmc.port,
+                "bmc_credential": "factory",
+                "bmc_fingerprint": bmc.fingerprint,
+                "aicluster_rack": f"r{number % 2}",
+                "templated_address": "{{ bmc_address }}",
+            }
+            self.registry.save_node(bmc.serial, "test", state="manageable", name=bmc.name)
+        secrets = directory / "secrets.yml"
+        accounts = {"factory": {"username": testing.USERNAME, "password": testing.PASSWORD}}
+        accounts |= {f"new-{name}": {"username": "second", "password": f"Another-{name}-1"} for name in NAMES}
+        secrets.write_text(yaml.safe_dump(accounts))
+        secrets.chmod(0o600)
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "AICLUSTER_"))},
+            "ANSIBLE_COLLECTIONS_PATH": str(directory / "collections"),
+            "ANSIBLE_HOME": str(directory / "home"),
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+            "AICLUSTER_REGISTRY": self.url,
+            "AICLUSTER_SECRETS": str(secrets),
+            "AICLUSTER_BMC_GUARD": "off",
+        }
+
+    def run(self, *arguments, overrides=None, when=None, **options):
+        """(exit status, output, the registered result or {}, hosts that a last play reached)."""
+        out = self.directory / "result.json"
+        out.unlink(missing_ok=True)
+        hosts = {name: {**values, **(overrides or {}).get(name, {})} for name, values in self.hosts.items()}
+        (self.directory / "hosts.yml").write_text(yaml.safe_dump({"nodes": {"hosts": hosts}}))
+        task = {
+            "name": "All at once",
+            "aicluster.baremetal.fleet": options,
+            "run_once": True,
+            "register": "fleet_result",
+        }
+        if when:
+            task["when"] = when
+        keep = {
+            "name": "Keep the result",
+            "ansible.builtin.copy": {"content": "{{ fleet_result | to_json }}", "dest": str(out), "mode": "0600"},
+            "delegate_to": "localhost",
+            "run_once": True,
+            "check_mode": False,
+            "changed_when": False,
+            "vars": {"ansible_python_interpreter": sys.executable, "ansible_connection": "local"},
+        }
+        last = {"name": "Who is left", "ansible.builtin.debug": {"msg": "left {{ inventory_hostname }}"}}
+        play = {"hosts": "nodes", "gather_facts": False}
+        plays = [
+            {"name": "Fleet", **play, "tasks": [task, keep]},
+            {"ansible.builtin.import_playbook": "aicluster.baremetal.fleet_failures"},
+            {"name": "Afterwards", **play, "tasks": [last]},
+        ]
+        (self.directory / "play.yml").write_text(yaml.safe_dump(plays))
+        command = ["ansible-playbook", "-i", str(self.directory / "hosts.yml"), str(self.directory / "play.yml")]
+        done = subprocess.run(
+            [str(pathlib.Path(sys.executable).with_name(command[0])), *command[1:], *arguments],
+            env=self.environment,
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        text = done.stdout + done.stderr
+        assert testing.PASSWORD not in text and "Another-" not in text
+        result = json.loads(out.read_text()) if out.exists() else {}
+        return done.returncode, text, result, re.findall(r"left (\w+)", text)
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with testing.running(4, behaviour={"power_lag_s": 0.2}) as found:
+        yield found
+
+
+@pytest.fixture
+def controller(lab, tmp_path):
+    lab.reset_behaviour()
+    lab.set_behaviour(power_lag_s=0.2)
+    return Controller(lab, tmp_path)
+
+
+def power(lab):
+    return {name: lab.state(name)["power"] for name in NAMES}
+
+
+def off(lab):
+    for name in NAMES:
+        lab.control.call("power", node=name, action="ForceOff")
+        lab.wait(name, lambda state: state["power"] == "Off")
+
+
+def test_power_check_mode_act_again(controller):
+    off(controller.lab)
+    options = {
+        "operation": "power",
+        "options": {"state": "on"},
+        "stagger": [{"by": "aicluster_rack", "batch": 1, "pause": 0.5}],
+    }
+    status, text, result, left = controller.run("--check", "--diff", **options)
+    assert status == 0, text
+    assert result["counts"]["changed"] == 4 and set(power(controller.lab).values()) == {"Off"}
+    assert 'gpu03 power: "on"' in result["diff"]["after"]
+    status, text, result, left = controller.run(**options)
+    assert status == 0, text
+    assert set(power(controller.lab).values()) == {"On"} and result["changed_hosts"] == NAMES
+    assert result["results"]["gpu02"]["before"] == {"power": "off"} and left == NAMES
+    status, text, result, left = controller.run(**options)
+    assert status == 0 and not result["changed"] and result["counts"]["ok"] == 4 and result["failing"] == []
+    assert "changed=0" in text and "changed=1" not in text
+    assert all(controller.lab.state(name)["sessions"] == 0 for name in NAMES)
+
+
+def test_exactly_the_hosts_that_failed_are_failed(controller):
+    overrides = {"gpu02": {"bmc_fingerprint": "0" * 64}, "gpu03": {"bmc_credential": "nowhere"}}
+    status, text, result, left = controller.run(operation="health", overrides=overrides)
+    assert status == 2
+    assert result["failed_hosts"] == ["gpu02", "gpu03"] and result["failing"] == ["gpu02", "gpu03", "gpu01"]
+    assert result["results"]["gpu02"]["error"]["code"] == "certificate_changed"
+    assert result["results"]["gpu03"]["error"]["code"] == "secret_not_found"
+    assert left == ["gpu01", "gpu04"]
+    recap = dict(re.findall(r"^(gpu\d+) .*failed=(\d)", text, re.M))
+    assert recap == {"gpu01": "0", "gpu02": "1", "gpu03": "1", "gpu04": "0"}
+
+
+def test_two_hosts_on_one_bmc(controller):
+    shared = {key: controller.hosts["gpu01"][key] for key in ("bmc_port", "bmc_fingerprint")}
+    before = {name: controller.lab.stats(name)["requests"] for name in NAMES}
+    status, text, result, left = controller.run(
+        operation="info", options={"sections": ["system"]}, overrides={"gpu02": shared}
+    )
+    assert status == 2 and result["failed_hosts"] == ["gpu01", "gpu02"] and left == ["gpu03", "gpu04"]
+    assert controller.lab.stats("gpu01")["requests"] == before["gpu01"], "nothing was sent to the shared BMC"
+
+
+def test_a_condition_and_a_value_for_a_name_are_refused(controller):
+    status, text, _result, _left = controller.run(operation="info", when="inventory_hostname is defined")
+    assert status == 2 and "would count for all hosts" in text
+    status, text, _result, _left = controller.run(operation="info", variables={"address": "{{ bmc_address }}"})
+    assert status == 2 and "not the name of a variable" in text
+    status, text, result, _left = controller.run(
+        operation="health", variables={"address": "templated_address"}, hosts=["gpu01", "gpu04"]
+    )
+    assert status == 0 and sorted(result["results"]) == ["gpu01", "gpu04"], text
+
+
+def test_inventories_go_to_a_file_and_the_registry(controller):
+    path = controller.directory / "inventory.jsonl"
+    options = {"operation": "info", "record": True, "output": str(path), "states": ["manageable"]}
+    controller.registry.transition("gpu04", "manageable", "available", "test")
+    status, text, result, _left = controller.run("--check", **options)
+    assert status == 0 and result["counts"]["changed"] == 3 and not path.exists(), text
+    status, text, result, _left = controller.run(**options)
+    assert status == 0, text
+    assert result["changed_hosts"] == NAMES[:3] and result["skipped_hosts"] == ["gpu04"]
+    assert "info" not in result["results"]["gpu01"]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sorted(line["host"] for line in lines) == NAMES[:3]
+    assert lines[0]["info"]["system"]["serial"].startswith("LAB-test-")
+    node = controller.registry.node("gpu01")
+    assert node["facts"]["system"]["serial"] == node["serial"] and node["parts"]
+    status, text, result, _left = controller.run(**options)
+    assert status == 0 and not result["changed"], "the second look finds nothing new"
+
+
+def test_each_host_has_its_own_new_password(controller):
+    overrides = {name: {"next": f"new-{name}"} for name in NAMES}
+    options = {"operation": "account", "options": {"username": "second"}, "options_from": {"credential": "next"}}
+    status, text, result, _left = controller.run(overrides=overrides, **options)
+    assert status == 0 and result["changed_hosts"] == NAMES, text
+    status, text, result, _left = controller.run(overrides=overrides, **options)
+    assert status == 0 and not result["changed"], text
+    mixed = {**overrides, "gpu02": {"next": "new-gpu01"}}
+    status, text, result, _left = controller.run("--check", overrides=mixed, **options)
+    assert status == 0 and result["changed_hosts"] == ["gpu02"], text

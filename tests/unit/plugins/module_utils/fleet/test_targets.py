@@ -1,0 +1,76 @@
+# Which BMC belongs to which host: names of variables, and hosts that share a BMC.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import targets
+
+
+def shared(hosts, resolve=None):
+    return targets.shared(hosts, targets.bmc_keys(hosts, resolve or _nobody))
+
+
+def _nobody(*unused, **unused2):
+    raise OSError("no such name")
+
+
+def test_a_value_where_a_name_is_wanted_is_refused():
+    assert targets.variable_names({"address": "oob_ip"})["address"] == "oob_ip"
+    for wrong in ("10.0.0.1", "{{ bmc_address }}", "", 5):
+        with pytest.raises(InvalidInput) as caught:
+            targets.variable_names({"address": wrong})
+        assert "first host" in str(caught.value)
+    with pytest.raises(InvalidInput):
+        targets.variable_names({"adress": "oob_ip"})
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ({"address": "10.0.0.1"}, {"address": "10.0.0.1"}),
+        ({"address": "10.0.0.1", "port": 443}, {"address": "10.0.0.1", "protocol": "ipmi", "port": 623}),
+        ({"address": "fd00::1"}, {"address": "FD00:0::0001"}),
+        ({"address": "10.0.0.1", "port": "8443"}, {"address": "10.0.0.1", "port": 8443}),
+        ({"address": "BMC1"}, {"address": "bmc1"}),
+        ({"address": "10.0.0.1", "system_id": "Node0"}, {"address": "10.0.0.1", "system_id": "Node0"}),
+        ({"address": "10.0.0.1", "system_id": "Node0"}, {"address": "10.0.0.1"}),
+    ],
+)
+def test_two_hosts_on_one_bmc(one, other):
+    found = shared({"a": one, "b": other, "c": {"address": "10.0.0.3"}})
+    assert set(found) == {"a", "b"}
+    assert found["a"].code == "shared_bmc" and "b" in found["a"].seen
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ({"address": "10.0.0.1"}, {"address": "10.0.0.2"}),
+        ({"address": "127.0.0.1", "port": 5001}, {"address": "127.0.0.1", "port": 5002}),
+        ({"address": "10.0.0.1", "system_id": "Node0"}, {"address": "10.0.0.1", "system_id": "Node1"}),
+        ({"address": None}, {"address": None}),
+    ],
+)
+def test_two_hosts_on_two_bmcs_or_on_two_systems_of_one(one, other):
+    assert shared({"a": one, "b": other}) == {}
+
+
+def test_names_are_compared_by_the_address_behind_them():
+    def resolve(name, *unused, **unused2):
+        return [(socket.AF_INET, 0, 0, "", ("10.0.0.9", 0))]
+
+    found = shared(
+        {"a": {"address": "bmc-a.oob"}, "b": {"address": "alias.oob"}, "c": {"address": "10.0.0.9"}}, resolve
+    )
+    assert set(found) == {"a", "b", "c"}
+
+
+def test_groups_of_one_variable():
+    assert targets.group_values("r1") == ["r1"]
+    assert targets.group_values(["a", "b"]) == ["a", "b"]
+    assert targets.group_values(None) == targets.group_values("") == []
+    assert targets.group_values(0) == ["0"]
