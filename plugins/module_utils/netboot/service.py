@@ -165,7 +165,7 @@ def create_app(registry, settings):
 
     def _why_no_grant(mac):
         """Nothing pending is the normal case. A node that asks again in the middle of a deployment is a replay, and the registry writes it down."""
-        for node in registry.nodes(state="deploying", provision_mac=mac):
+        for node in registry.nodes(state="deploying", only=("provision_mac",), provision_mac=mac):
             grants = registry.grants(node["serial"])
             if not grants:
                 return "no grant was issued yet"

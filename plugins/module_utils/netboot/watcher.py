@@ -13,6 +13,8 @@ from .addresses import same_address
 
 _log = logging.getLogger("aicluster.boot")
 ACTOR = "boot-service"
+# What a round needs of a node: it asks every second, and facts are many kilobytes a node.
+COLUMNS = ("serial", "name", "attempt", "provision_mac", "provision_ip")
 
 
 class LogTail:
@@ -103,7 +105,7 @@ class Watcher:
         return mac is not None and self._find(mac=mac) is not None
 
     def round(self):
-        self._nodes = list(self._registry.nodes(state="deploying"))
+        self._nodes = self._registry.nodes(state="deploying", only=COLUMNS)
         self.keep_reservations()
         self.read_logs()
 

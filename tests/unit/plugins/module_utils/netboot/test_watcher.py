@@ -45,6 +45,14 @@ def test_reservations_exist_only_while_a_node_is_deploying(lab, boot_settings):
     assert os.listdir(boot_settings.reservation_dir) == []
 
 
+def test_a_round_reads_no_facts(lab, boot_settings):
+    lab.registry.save_node("S-1", "test", facts={"many": "x" * 1000})
+    watcher = Watcher(lab.registry, boot_settings)
+    watcher.round()
+    assert [set(node) for node in watcher._nodes] == [{"serial", "name", "attempt", "provision_mac", "provision_ip"}]
+    assert watcher.is_deploying("52:54:00:77:00:01") and not watcher.is_deploying("52:54:00:77:00:02")
+
+
 def test_log_lines_become_events_of_the_right_node(lab, boot_settings):
     for path in (boot_settings.dnsmasq_log, boot_settings.nginx_log):
         with open(path, "w", encoding="ascii") as handle:

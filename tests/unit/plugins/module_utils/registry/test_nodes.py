@@ -37,6 +37,14 @@ def test_a_node_is_found_by_name_and_by_serial(registry):
         registry.node("gpu09")
 
 
+def test_only_some_columns_are_read_where_only_they_are_asked_for(registry):
+    registry.save_node("S1", ME, name="gpu01", rack="r1", facts={"many": "x" * 1000})
+    assert registry.nodes(only=("rack",)) == [{"serial": "S1", "name": "gpu01", "rack": "r1"}]
+    assert registry.nodes(names="gpu01", only=("name",)) == [{"serial": "S1", "name": "gpu01"}]
+    with pytest.raises(errors.InvalidInput, match="no such column.*colour"):
+        registry.nodes(only=("colour",))
+
+
 def test_only_given_columns_are_touched(registry):
     registry.save_node("S1", ME, name="gpu01", rack="r1", slot="u1")
     plan = registry.save_node("S1", ME, slot="u2")
