@@ -123,6 +123,7 @@ SWITCHES: dict[str, Switch] = {
         "bool", False, "Every account must change its password before anything else works."
     ),
     "no_basic_auth": Switch("bool", False, "HTTP Basic is refused, only sessions work."),
+    "ipmi_suites": Switch("list", ["3", "17"], "IPMI cipher suites that a BMC of a fleet takes.", ("3", "17")),
     # transport
     "certificate": Switch(
         "text",

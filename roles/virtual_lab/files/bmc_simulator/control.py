@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import ipmi_commands
+
 if TYPE_CHECKING:
     from .server import Simulator
 
@@ -200,54 +202,22 @@ async def replace_nodes(simulator: Simulator, message: Json) -> Any:
 
 @op
 async def ipmi_password(simulator: Simulator, message: Json) -> Any:
-    account = simulator.node(message["node"]).account_named(message["username"])
-    usable = account is not None and account.enabled and not account.locked and not account.change_required
-    return account.password if usable else None
+    return ipmi_commands.password(simulator.node(message["node"]), message["username"])
 
 
 @op
 async def ipmi_get(simulator: Simulator, message: Json) -> Any:
-    node = simulator.node(message["node"])
-    node.stats["ipmi"] += 1
-    return {
-        "power": "on" if node.driver.running else "off",
-        "override": dict(node.override),
-        "guid": node.config["uuid"],
-        "version": node.firmware.get("BMC", "1.0.0"),
-        "delay": node.behaviour.delay_s,
-        "hardware": {"serial": node.config["serial"]},
-    }
+    return ipmi_commands.observe(simulator.node(message["node"]))
 
 
 @op
 async def ipmi_users(simulator: Simulator, message: Json) -> Any:
-    """User ids of IPMI: 1 is the one without a name, so account n is user n + 1."""
-    return [
-        {"uid": int(account.id) + 1, "name": account.username, "role": account.role, "enabled": account.enabled}
-        for account in simulator.node(message["node"]).accounts.values()
-    ]
+    return ipmi_commands.users(simulator.node(message["node"]))
 
 
 @op
 async def ipmi_do(simulator: Simulator, message: Json) -> Any:
-    """A write that came by IPMI: journalled like the ones that came by Redfish. Returns an IPMI completion code."""
-    node = simulator.node(message["node"])
-    what, _colon, detail = message["what"].partition(":")
-    code = 0
-    if what == "power":
-        node.request_reset(detail)
-    elif what == "boot":
-        node.set_override(**message["values"])
-    elif what == "bmc":
-        node.restart_bmc()
-    elif what == "user":
-        code = node.ipmi_user(detail, str(message["uid"] - 1), message["password"])
-    if message["what"] != "user:test":
-        node.requests.append(
-            method="IPMI", path=message["what"], account=message.get("account"), status=code, via="ipmi"
-        )
-        node.stats["writes"] += 1
-    return code
+    return ipmi_commands.carry_out(simulator.node(message["node"]), message)
 
 
 async def serve_control(simulator: Simulator) -> asyncio.Server:

@@ -232,7 +232,18 @@ class Group:
 class FleetFront:
     """The listener of one BMC: a socket and, once somebody has connected, a server. Takes the place of server.Front."""
 
-    __slots__ = ("node", "fleet", "service", "fingerprint", "ipmi_port", "_socket", "_server", "_shown", "_listening")
+    __slots__ = (
+        "node",
+        "fleet",
+        "service",
+        "fingerprint",
+        "ipmi_port",
+        "_socket",
+        "_server",
+        "_shown",
+        "_listening",
+        "_ipmi",
+    )
 
     def __init__(self, node: Node, fleet: Fleet):
         self.node, self.fleet = node, fleet
@@ -243,6 +254,7 @@ class FleetFront:
         self._server: ConnectionServer | None = None
         self._shown: tuple[str, Any] | None = None
         self._listening = False
+        self._ipmi: asyncio.DatagramTransport | None = None
         node.on_reachability = self.update
 
     async def update(self) -> None:
@@ -256,6 +268,7 @@ class FleetFront:
             loop.remove_reader(self._socket)
             self._listening = False
         self._drop_connections()
+        await self._update_ipmi(wanted)
         if wanted == "refuse":
             if self._socket:
                 self._socket.close()
@@ -267,6 +280,29 @@ class FleetFront:
             # silent: the kernel takes connections into the backlog and nobody ever answers them
             loop.add_reader(self._socket, self._accept)
             self._listening = True
+
+    async def _update_ipmi(self, wanted: str) -> None:
+        """A port that answers, one that says nothing, or none."""
+        if self._ipmi:
+            self._ipmi.abort()
+            self._ipmi = None
+            await asyncio.sleep(0)  # the port is free after the loop's next turn
+        bmc = self.node.config["bmc"]
+        if wanted == "refuse" or "ipmi" not in bmc["protocols"]:
+            return
+        from .ipmi_server import FleetIpmi
+
+        protocol = FleetIpmi(self.node) if wanted == "no" else asyncio.DatagramProtocol()
+        place = (bmc["address"], bmc["ipmi_port"])
+        try:
+            self._ipmi, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                lambda: protocol, local_addr=place
+            )
+        except OSError as error:
+            raise OSError(
+                f"IPMI of {self.node.name} cannot listen on {place[0]} port {place[1]}: {error.strerror}"
+            ) from None
+        self.ipmi_port = bmc["ipmi_port"]
 
     def _listen(self) -> None:
         bmc = self.node.config["bmc"]
@@ -315,6 +351,8 @@ class FleetFront:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._listening = False
         self._drop_connections()
+        if self._ipmi:
+            self._ipmi.abort()
         if self._socket:
             self._socket.close()
             self._socket = None
@@ -548,6 +586,7 @@ class Fleet:
                 "aicluster_rack": config["rack"],
                 "aicluster_slot": config["slot"],
                 "aicluster_serial": config["serial"],
+                **({"ipmi_port": front.ipmi_port} if front.ipmi_port else {}),
             }
         variables = {
             "bmc_protocol": "redfish",
@@ -623,6 +662,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--one-address", action="store_true", help="all on one address, with ports from --port on")
     out.add_argument("--profile", help=f"what they are: default, {', '.join(profiles.names())}")
     out.add_argument("--power", choices=("on", "off"), help="power state at the start")
+    out.add_argument("--ipmi", type=int, help="how many of them, the first ones, also answer IPMI (port 8444)")
     out.add_argument("--no-tls", action="store_true", help="plain HTTP")
     out.add_argument(
         "--set", type=_setting, action="append", default=[], metavar="SWITCH=VALUE", help="behaviour of all"
@@ -649,7 +689,7 @@ def describe(options: argparse.Namespace) -> Json:
         if not isinstance(value, dict):
             raise SchemaError([f"{options.description}: wants an object"])
     group: Json = {}
-    for key in ("count", "address", "port", "power", "profile"):
+    for key in ("count", "address", "port", "power", "profile", "ipmi"):
         if getattr(options, key) is not None:
             group[key] = getattr(options, key)
     if options.one_address:
