@@ -9,14 +9,12 @@ import re
 
 from ..core.deadline import Deadline
 from ..core.errors import DeadlineExceeded, Unsupported
-from . import connect, operations, transform, upload
+from . import connect, operations, tasks, transform, upload
 from .errors import AnswerLost, HttpError
 
 CALL_S = 120.0
 INVENTORY_S = 300.0
 METHODS = ("multipart", "push", "simple")
-RUNNING = ("new", "starting", "running", "pending", "stopping", "cancelling", "suspended", "service")
-FAILED = ("exception", "killed", "cancelled", "interrupted", "userintervention", "failed", "completedwitherrors")
 # States of vendor jobs (Dell) that mean: written, and waiting for the server's restart.
 STAGED_JOBS = ("scheduled", "rebootpending", "waiting", "readyforexecution")
 # How a BMC takes power away, in the order in which they are tried: activation, resource, action, values of ResetType, body beside it, wants the server off.
@@ -58,22 +56,21 @@ def _words(item):
 
 def task_facts(body):
     """{"state": running|staged|done|failed, "percent", "text"} of a Task or a vendor's job, by what it says of itself and not by an HTTP status."""
-    job = transform.text(body, "JobState") or transform.text(body, "Oem", "Dell", "JobState")
-    word = (transform.text(body, "TaskState") or job).lower().replace(" ", "")
-    percent = transform.number(body, "PercentComplete")
+    word, said = tasks.state_of(body)
+    oem = tasks.state_of({"JobState": transform.text(body, "Oem", "Dell", "JobState")})[1]
+    plain = said.replace(" ", "").lower()
     items = [item for item in body.get("Messages") or () if isinstance(item, dict)]
     text = next((text for text in map(_words, reversed(items)) if text), "") or transform.text(body, "Message")
-    if job.lower().replace(" ", "") in STAGED_JOBS:
+    state = "running"
+    if (oem or said).replace(" ", "").lower() in STAGED_JOBS:
         state = "staged"
-    elif word in FAILED:
-        state = "failed"
-    elif word == "completed":
+    elif word == tasks.DONE:
         state = "failed" if transform.text(body, "TaskStatus") == "Critical" else "done"
-    else:
-        state = "running"
-    if word == "userintervention":
-        text = f"the BMC waits for a person: {text}"
-    return {"state": state, "percent": int(percent) if percent is not None else None, "text": text[:300]}
+    elif word == tasks.FAILED or plain in ("interrupted", "userintervention"):
+        state = "failed"
+        if plain == "userintervention":
+            text = f"the BMC waits for a person: {text}"
+    return {"state": state, "percent": tasks.percent_of(body), "text": text[:300]}
 
 
 def _is_update(body):
@@ -329,12 +326,8 @@ class RedfishUpdater:
 
     @staticmethod
     def _handle(answer):
-        """Where the task is: some give the monitor in Location, some only the Task in the body, some nothing."""
-        body = answer.body or {}
-        location = answer.headers.get("Location")
-        task = transform.text(body, "@odata.id") if ("TaskState" in body or "JobState" in body) else None
-        monitor = transform.text(body, "TaskMonitor") or location
-        return {"task": task, "monitor": None if monitor == task else monitor or None, "done": False}
+        handle = tasks.handle_of(answer)
+        return {"task": handle.task, "monitor": handle.monitor, "done": False}
 
     # ---- resets -------------------------------------------------------------------------------------------------------------------------------
     def restart(self, activation):

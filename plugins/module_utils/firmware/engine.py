@@ -83,6 +83,7 @@ class Engine:
         self._clock, self._sleep = clock, sleep
         self._records = {}
         self._last_push = None
+        self._sent_here = set()  # steps whose image this life sent
         self._notes = []
 
     def run(self):
@@ -243,6 +244,7 @@ class Engine:
             monitor=None,
             assumed=None,
         )
+        self._sent_here.add(step.number)
         try:
             handle = self._port.push(step, image, method, lambda: self._last_block(step))
         except FencedOut:
@@ -412,8 +414,13 @@ class Engine:
             )
             self._move(step, "active")
             return
-        if self._detail(step).get("interrupted"):
-            self._move(step, "planned", interrupted=None, note="the BMC could not fetch the image to its end")
+        if (
+            self._detail(step).get("method") == "simple"
+            and step.number not in self._sent_here
+            and not step.image.get("url")
+        ):
+            # The BMC was fetching from the controller that died: it could not get the whole image, and says that it did not write it.
+            self._move(step, "planned", note="the BMC could not fetch the image to its end", final=None)
             return
         self._park(
             step,

@@ -1,0 +1,406 @@
+# A node's firmware brought to its baseline: the plan, its record in the registry, the engine and the BMC put together. One node, or many with a rolling limit.
+#
+# Taken up again after a kill by calling it again: what the dead run left is in the registry, and what became of it is read from the BMC.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ..bmc.update import RedfishUpdater
+from ..core.errors import BaremetalError, InvalidInput, Refused, Unsupported
+from ..core.outcome import COULD_NOT_TEST, FAIL, PASS
+from ..core.plan import Plan
+from ..firmware import planner
+from ..firmware.engine import Engine, Limits, consent_refused
+from ..firmware.images import Store
+from ..firmware.port import regressions
+from ..registry.firmware import IN_FLIGHT
+
+RULE = "firmware-baseline-1"
+# States of a node in which nobody's work runs on it, so that it may be restarted.
+QUIET_STATES = (
+    "registered",
+    "manageable",
+    "updating",
+    "updating_failed",
+    "available",
+    "servicing",
+    "servicing_failed",
+    "quarantined",
+)
+# Codes after which the plan stays as it is: not the node's fault and not the plan's, the next run goes on.
+GO_ON_CODES = ("bmc_lost", "bmc_busy", "awaiting_activation")
+
+
+@dataclass
+class Options:
+    """What a run is asked for. `limits`: engine.Limits; `publish`: serve.ImageServer.publish or None; `may_activate`: see engine.Engine."""
+
+    components: list = None
+    downgrade: bool = False
+    consent: list = field(default_factory=list)
+    retry: bool = False
+    partial: bool = False
+    in_service: bool = False
+    restore_power: bool = True
+    limits: Limits = field(default_factory=Limits)
+    publish: object = None
+    may_activate: object = None
+
+
+class RegistryJournal:
+    """engine's journal, kept in the registry under one claim."""
+
+    def __init__(self, registry, plan, claim, actor):
+        self._registry, self._plan, self._claim, self._actor = registry, plan, claim, actor
+        self._steps = None
+
+    def steps(self):
+        return self._steps
+
+    def start(self, row):
+        self._steps = row["steps"]
+
+    def move(self, number, expected, new, detail=None, pushed=False, reset=False):
+        self._registry.set_firmware_step(
+            self._plan, self._claim, number, expected, new, detail, pushed, reset, self._actor
+        )
+
+    def check(self):
+        self._registry.check_firmware_claim(self._plan, self._claim)
+
+
+def update(
+    endpoint,
+    registry,
+    node,
+    baseline,
+    options=None,
+    *,
+    images=None,
+    actor="",
+    fence=None,
+    attempt=None,
+    check=False,
+    tell=None,
+    owner=None,
+):
+    """Bring one node to its baseline; returns a result dict (changed, state, plan, diff, steps, msg, ...), `failed` with `error` where it is not there.
+
+    `fence` is called before each write, beside the plan's own claim. `attempt`: (id, fencing number) for steps and evidence. With `check` nothing is written.
+    """
+    options, images = options or Options(), images or Store()
+    if endpoint.protocol != "redfish":
+        raise Unsupported(
+            "firmware by plan needs Redfish",
+            host=endpoint.label,
+            thing="bmc_protocol",
+            wanted="redfish",
+            seen=endpoint.protocol,
+            next_step="update this server in-band or by the vendor's own tool",
+        )
+    row = registry.node(node)
+    return _Run(endpoint, registry, row, baseline, options, images, actor, fence, attempt, check, tell, owner).run()
+
+
+class _Run:
+    def __init__(self, endpoint, registry, row, baseline, options, images, actor, fence, attempt, check, tell, owner):
+        self.endpoint, self.registry, self.row, self.baseline = endpoint, registry, row, baseline
+        self.options, self.images, self.actor, self.fence = options, images, actor, fence
+        self.attempt, self.check, self.tell, self.owner = attempt or (None, None), check, tell, owner
+        self.node, self.journal = row["serial"], None
+
+    def run(self):
+        with RedfishUpdater(self.endpoint, self._before_write, self.options.publish) as port:
+            self._right_server(port)
+            plan, row, under_way = self._plan(port)
+            if isinstance(plan, dict):
+                return plan  # parked: nothing to do until a person says so
+            result = self._result(plan)
+            if not plan.changed:
+                return self._unchanged(plan, result, port)
+            refused = self._refused(plan, under_way)
+            if self.check:
+                result["would_refuse"] = str(refused) if refused else None
+                return result
+            if refused:
+                raise refused
+            if row is None:
+                row = self._save(plan, port)
+            return self._carry_out(plan, row, port, result)
+
+    def _before_write(self):
+        if self.journal is not None:
+            self.journal.check()
+        if self.fence:
+            self.fence()
+
+    def _right_server(self, port):
+        seen = port.identity()
+        self.facts = {**seen, "platform": self.row.get("platform")}
+        if seen["serial"] and seen["serial"] != self.node:
+            raise Refused(
+                "the BMC belongs to another server than the registry says",
+                host=self.row["name"],
+                thing="serial number",
+                wanted=self.node,
+                seen=seen["serial"],
+                next_step="run the discover playbook; nothing was sent",
+                code="wrong_server",
+            )
+
+    # ---- which plan -----------------------------------------------------------------------------------------------------------------------
+    def _plan(self, port):
+        """(FirmwarePlan, its row in the registry or None for a new one, whether images are in flight); or (result, ...) for a parked one."""
+        read = self.registry.firmware_plan(self.node)
+        if read and not self.check:
+            read = self.registry.claim_firmware_plan(self.node, self.actor, self.owner, self.options.retry)
+        busy = bool(read) and any(step["state"] in IN_FLIGHT for step in read["steps"])
+        if read and read["state"] == "parked" and not self.options.retry:
+            return self._parked(read), read, busy
+        if busy:
+            # What is in flight is brought to its end by the plan that sent it, whatever the baseline says by now.
+            return planner.FirmwarePlan.from_dict(read["plan"]), read, True
+        platform = self.baseline.platform_for(self.facts)
+        plan = planner.plan(self.baseline, platform, port.inventory(), self.options.downgrade, self.options.components)
+        if read and not self.check and not plan.changed:
+            self.registry.end_firmware_plan(read["id"], read["claim"], "done", "nothing is left to do")
+        return plan, None, False
+
+    def _parked(self, row):
+        plan = planner.FirmwarePlan.from_dict(row["plan"])
+        error = BaremetalError(
+            "an earlier firmware update of this node stopped and waits for a person",
+            host=self.row["name"],
+            thing=f"firmware plan {row['id']}",
+            seen=row["reason"],
+            next_step="remove the cause, then run again with retry (firmware_retry=true in the playbook)",
+            code="parked",
+        )
+        return {**self._result(plan, row["steps"]), "changed": False, "state": "parked", **error.as_result()}
+
+    def _refused(self, plan, under_way):
+        """The reason why this plan must not begin, or None. What is in flight already is not stopped half way."""
+        if self.row["state"] not in QUIET_STATES and not self.options.in_service:
+            return Refused(
+                "the node may be in use, and an update restarts it",
+                host=self.row["name"],
+                thing="state",
+                wanted=", ".join(QUIET_STATES),
+                seen=self.row["state"],
+                next_step="drain it and move it to servicing first",
+                code="node_in_service",
+            )
+        if under_way:
+            return None
+        if plan.problems and not self.options.partial:
+            return Refused(
+                "not all components can be brought to the baseline, so nothing was begun",
+                host=self.row["name"],
+                thing=", ".join(item.component for item in plan.problems),
+                wanted=f"baseline {plan.baseline}",
+                seen="; ".join(item.text for item in plan.problems),
+                next_step="correct the baseline, or ask for the others alone (partial: true, or components)",
+                code="plan_incomplete",
+            )
+        return consent_refused(plan, self.node, self.options.consent)
+
+    def _save(self, plan, port):
+        for step in (
+            plan.steps
+        ):  # before anything is sent: a file that is missing for the last step must not be found out in the middle
+            if step.path == "bmc":
+                self.images.get(step.image, fetch=bool(self.images.cache) or not step.image.get("url"))
+        before = {"health": port.health(), "power": port.power()}
+        if self.fence:
+            self.fence()
+        return self.registry.save_firmware_plan(self.node, plan.as_dict(), self.actor, self.owner, before)
+
+    # ---- doing it -------------------------------------------------------------------------------------------------------------------------
+    def _carry_out(self, plan, row, port, result):
+        self.journal = RegistryJournal(self.registry, row["id"], row["claim"], self.actor)
+        self.journal.start(row)
+        limits = Limits(**{**vars(self.options.limits), "pause": plan.pause_s, "settle": plan.settle_s})
+        engine = Engine(
+            port, self.journal, plan, self.images, limits, may_activate=self.options.may_activate, tell=self._heard
+        )
+        outcome = engine.run()
+        result.update(
+            changed=True,
+            state=outcome.state,
+            steps=_steps(plan, outcome.steps),
+            notes=outcome.notes,
+            bmc_warnings=list(dict.fromkeys(port.warnings)),
+        )
+        if outcome.state != "active":
+            return self._stopped(row, outcome, result)
+        worse = self._after(row, port)
+        self.registry.end_firmware_plan(row["id"], row["claim"], "done", "; ".join(worse) or None)
+        self._evidence(plan, PASS, result)
+        result["msg"] = f"{plan.summary()}: done"
+        result["health_worse"] = worse
+        if worse:
+            error = BaremetalError(
+                "the firmware is as wanted, and the server is not as healthy as it was before",
+                host=self.row["name"],
+                thing="health",
+                wanted="no part worse than before",
+                seen="; ".join(worse),
+                next_step="look at the BMC's log before more servers get this firmware",
+                code="health_regressed",
+            )
+            result.update(error.as_result())
+        return result
+
+    def _stopped(self, row, outcome, result):
+        if outcome.code not in GO_ON_CODES:
+            self.registry.end_firmware_plan(row["id"], row["claim"], "parked", outcome.reason)
+        else:
+            self.registry.end_firmware_plan(row["id"], row["claim"], "open", outcome.reason)
+        error = BaremetalError(
+            outcome.reason,
+            host=self.row["name"],
+            thing="firmware",
+            wanted=f"baseline {row['baseline']}",
+            next_step=outcome.next_step,
+            code=outcome.code,
+        )
+        self._evidence(
+            planner.FirmwarePlan.from_dict(row["plan"]), FAIL if outcome.state == "parked" else COULD_NOT_TEST, result
+        )
+        return {**result, **error.as_result()}
+
+    def _after(self, row, port):
+        """Put the power back as it was; returns what is worse than before."""
+        before = row["health"] or {}
+        if self.options.restore_power and before.get("power") in ("on", "off") and port.power() != before["power"]:
+            (port.switch_on if before["power"] == "on" else port.switch_off)()
+        return regressions(before.get("health"), port.health())
+
+    def _heard(self, text):
+        attempt, fencing = self.attempt
+        if attempt is not None:
+            self.registry.step(self.node, attempt, fencing, "firmware", text)
+        if self.tell:
+            self.tell(f"{self.row['name']}: {text}")
+
+    # ---- results --------------------------------------------------------------------------------------------------------------------------
+    def _result(self, plan, steps=None):
+        return {
+            "changed": plan.changed,
+            "state": "planned" if plan.changed else "active",
+            "baseline": plan.baseline,
+            "platform": plan.platform,
+            "components": plan.components,
+            "plan": plan.lines(),
+            "steps": _steps(plan, steps or ()),
+            "resets": plan.resets,
+            "consent_needed": plan.consent_needed,
+            "not_planned": [
+                {"component": item.component, "code": item.code, "text": item.text, "problem": item.problem}
+                for item in plan.skipped
+            ],
+            "diff": plan.diff(),
+            "msg": plan.summary(),
+            "notes": [],
+            "bmc_warnings": [],
+        }
+
+    def _unchanged(self, plan, result, port):
+        result["bmc_warnings"] = list(dict.fromkeys(port.warnings))
+        if plan.problems and not self.options.partial:
+            refused = self._refused(plan, False)
+            if self.check:
+                result["would_refuse"] = str(refused)
+                return result
+            self._evidence(plan, FAIL, result)
+            return {**result, **refused.as_result()}
+        if not self.check:
+            self._evidence(plan, PASS, result)
+        return result
+
+    def _evidence(self, plan, outcome, result):
+        """The newest word about this node's firmware. Only a change of it is written: a second run that finds everything in place leaves no trace."""
+        item = {
+            "check": "firmware_baseline",
+            "outcome": outcome,
+            "value": {
+                name: row["wanted"] if outcome == PASS else row["running"] for name, row in plan.components.items()
+            },
+            "limit": plan.baseline,
+            "rule": RULE,
+            "source": "bmc",
+            "detail": None if outcome == PASS else {"state": result["state"]},
+        }
+        have = [row for row in self.registry.evidence(self.node) if row["check"] == item["check"]]
+        if have and all(have[-1][key] == item[key] for key in ("outcome", "value", "limit")) and not result["changed"]:
+            return
+        self.registry.record_evidence(self.node, self.attempt[0], [item], self.actor)
+
+
+def _steps(plan, records):
+    """The steps of a plan with what became of them, for people and for programs."""
+    by_number = {record["number"]: record for record in records}
+    found = []
+    for step in plan.steps:
+        record = by_number.get(step.number, {})
+        detail = record.get("detail") or {}
+        found.append(
+            {
+                "number": step.number,
+                "round": step.round,
+                "component": step.component,
+                "from_version": step.from_version,
+                "to_version": step.to_version,
+                "activation": plan.activations[step.round - 1],
+                "image": step.image_name,
+                "state": record.get("state", "planned"),
+                "pushes": record.get("pushes", 0),
+                "method": detail.get("method"),
+                "reason": detail.get("reason"),
+            }
+        )
+    return found
+
+
+# ---- many nodes ---------------------------------------------------------------------------------------------------------------------------------
+def parse_limit(text):
+    """(number, is a percentage) of "4" or "10%"; InvalidInput for anything else."""
+    value = str(text).strip()
+    percent = value.endswith("%")
+    try:
+        number = float(value[:-1]) if percent else int(value)
+    except ValueError:
+        number = 0
+    if not 0 < number <= (100 if percent else math.inf):
+        raise InvalidInput(
+            "such a limit would let no node begin",
+            thing="limit",
+            wanted='a number of nodes ("4") or a share of the group ("10%")',
+            seen=text,
+            next_step="correct it",
+        )
+    return number, percent
+
+
+def limit_of(text, size):
+    """How many of a group of `size` nodes may be under way at once; at least one, or nothing would ever be done."""
+    number, percent = parse_limit(text)
+    return max(1, math.floor(size * number / 100.0)) if percent else int(number)
+
+
+def group_limits(groups, text):
+    """{group: how many at once} for {node: group}."""
+    sizes = {}
+    for group in groups.values():
+        sizes[group] = sizes.get(group, 0) + 1
+    return {group: limit_of(text, size) for group, size in sizes.items()}
+
+
+def plan_of_result(result):
+    """The core Plan of a result's components, for those who print it."""
+    return Plan.between(
+        {name: row["running"] for name, row in result["components"].items()},
+        {name: row["wanted"] for name, row in result["components"].items()},
+    )
