@@ -78,12 +78,19 @@ class BmcAction(RegistryAction):
             params["bmc_port"] = int(params["bmc_port"])
         return params
 
+    def take_in(self, params):
+        """Read the files that the options name: they lie on the controller, also when the work is done on another machine."""
+        if params.get("profile"):
+            profile = door.read_profile(params["profile"])
+            params["attributes"], params["profile"] = {**profile, **(params.get("attributes") or {})}, None
+
     def fence(self):
         """The check before each write, or None outside an attempt."""
         return self.check_fence if self.attempt[1] is not None else None
 
     def execute(self):
         params = self.fill_in()
+        self.take_in(params)
         fence = self.fence()
         if self.far:
             result = self._ship(params, fence)

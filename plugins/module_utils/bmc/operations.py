@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .account import account, can_log_in, patch_account, plan_account
+from .bios import REBOOTS, bios, plan_bios
 from .boot import BOOT_TARGETS, boot, boot_body, plan_boot
 from .info import SECTIONS, info, redfish_info
 from .power import POWER_ACTIONS, plan_power, power
@@ -11,15 +12,18 @@ from .result import Result
 __all__ = [
     "BOOT_TARGETS",
     "POWER_ACTIONS",
+    "REBOOTS",
     "SECTIONS",
     "Result",
     "account",
+    "bios",
     "boot",
     "boot_body",
     "can_log_in",
     "info",
     "patch_account",
     "plan_account",
+    "plan_bios",
     "plan_boot",
     "plan_power",
     "power",

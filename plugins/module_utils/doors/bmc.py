@@ -2,11 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import json
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ..bmc import operations
 from ..bmc.endpoint import DEFAULT_PORT, Endpoint
 from ..core.errors import BaremetalError, InvalidInput
+
+try:
+    import yaml
+except ImportError:  # on the host of delegate_to; there JSON does
+    yaml = None
 
 CONNECTION = {
     "bmc_address": {"type": "str"},
@@ -55,6 +62,14 @@ ACCOUNT = {
 }
 
 
+BIOS = {
+    "attributes": {"type": "dict"},
+    "profile": {"type": "path"},
+    "reboot": {"type": "str", "choices": ["none", "graceful", "force"], "default": "none"},
+    "clear_pending": {"type": "bool", "default": False},
+}
+
+
 def _limit(params, usual):
     return usual if params["timeout"] is None else params["timeout"]
 
@@ -98,11 +113,44 @@ def _account(endpoint, params, check, fence):
     )
 
 
+def read_profile(path):
+    """{attribute: value} from a YAML or JSON file: the attributes themselves, or under a key `attributes` beside others."""
+    try:
+        with open(path, encoding="utf-8") as handle:
+            text = handle.read()
+        found = json.loads(text) if yaml is None or text.lstrip().startswith("{") else yaml.safe_load(text)
+    except (OSError, ValueError) as error:
+        problem, found = error, None
+    except Exception as error:  # yaml's own errors, where there is yaml
+        problem, found = error, None
+    else:
+        problem = type(found).__name__
+    if isinstance(found, dict) and isinstance(found.get("attributes"), dict):
+        found = found["attributes"]
+    if not isinstance(found, dict) or not found:
+        raise InvalidInput(
+            "the BIOS profile cannot be read",
+            thing=path,
+            wanted="a YAML or JSON file with attribute names and values",
+            seen=problem,
+            next_step="see the example in the documentation of bmc_bios",
+        )
+    return found
+
+
+def _bios(endpoint, params, check, fence):
+    attributes = {**(read_profile(params["profile"]) if params.get("profile") else {}), **(params["attributes"] or {})}
+    return operations.bios(
+        endpoint, attributes, params["reboot"], params["clear_pending"], params["timeout"], check, fence
+    )
+
+
 # name: (own options, function, more rules of the argument specification)
 MODULES = {
     "bmc_info": (INFO, _info, {}),
     "bmc_power": (POWER, _power, {}),
     "bmc_boot": (BOOT, _boot, {}),
+    "bmc_bios": (BIOS, _bios, {"required_one_of": [["attributes", "profile"]]}),
     "bmc_account": (ACCOUNT, _account, {"mutually_exclusive": [["password", "credential"]]}),
 }
 TOGETHER = [["bmc_username", "bmc_password"]]
