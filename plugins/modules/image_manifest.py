@@ -157,7 +157,7 @@ def main():
             os.replace(f"{target}.part", target)
         module.exit_json(changed=True, manifest=manifest)
     except BaremetalError as error:
-        module.fail_json(msg=str(error), **error.as_result())
+        module.fail_json(**{key: value for key, value in error.as_result().items() if key != "failed"})
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"image {params['path']}: the manifest cannot be made: {error}")
 
