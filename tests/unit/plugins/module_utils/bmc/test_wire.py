@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import http.server
+import io
 import socket
 import threading
 import time
@@ -14,7 +15,7 @@ import pytest
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect, operations
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import TransportError
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.wire import Wire
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.wire import Broken, Wire, read_reply
 
 SYSTEM = "/redfish/v1/Systems/1"
 
@@ -50,8 +51,8 @@ def test_one_connection_is_kept_and_its_certificate_is_checked(bmc, thin):
         assert (
             first.status_code == 200 and first.json()["RedfishVersion"] and first.headers.get("odata-version") == "4.0"
         )
-        kept = wire._connection
-        assert wire.exchange("GET", "/redfish/v1/").status_code == 200 and wire._connection is kept
+        kept = wire._socket
+        assert wire.exchange("GET", "/redfish/v1/").status_code == 200 and wire._socket is kept
         assert wire.exchange("GET", "https://192.0.2.77/redfish/v1/").status_code == 200, (
             "only the path of a link counts"
         )
@@ -126,7 +127,7 @@ class _Odd(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(body)
             self.close_connection = True  # without saying so
-        elif self.path == "/chunked":
+        elif self.path.startswith("/chunked"):
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
@@ -169,6 +170,64 @@ def test_shapes_of_answers(odd):
     with pytest.raises(TransportError) as caught:
         odd.exchange("GET", "/half")
     assert caught.value.sent
+
+
+def read(text, method="GET"):
+    return read_reply(io.BytesIO(text), method)
+
+
+def test_header_fields_in_every_form():
+    text = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 401 \r\nX-Auth-Token:abc\r\nWarning: one\r\n  two\r\nwarning: three\r\nContent-Length: 2\r\n\r\n{}"
+    reply = read(text)
+    assert reply.status_code == 401 and reply.json() == {} and not reply.last
+    assert reply.headers.get("x-auth-token") == reply.headers["X-AUTH-TOKEN"] == "abc"
+    assert (
+        reply.headers.get("Warning") == "one two, three" and "Warning" in reply.headers and "ETag" not in reply.headers
+    )
+
+
+@pytest.mark.parametrize(
+    "text, method, body, last",
+    [
+        (b"HTTP/1.1 200 OK\n\nto the end", "GET", b"to the end", True),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", "GET", b"x", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 1\r\n\r\nx", "GET", b"x", True),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", "POST", b"", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "HEAD", b"", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\nx", "GET", b"x", False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nab\r\n0\r\nT: x\r\n\r\n", "GET", b"ab", False),
+    ],
+)
+def test_bodies_in_every_form(text, method, body, last):
+    reply = read(text, method)
+    assert (reply.content, reply.last) == (body, last)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.1 20",
+        b"HTTP/1.1 200 OK\r\nA: b",
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 300,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    ],
+)
+def test_what_is_no_answer_is_said_so(text):
+    with pytest.raises(Broken) as caught:
+        read(text)
+    assert caught.value.empty == (text == b"")
+
+
+def test_a_header_value_stays_one_line_and_a_target_one_word(odd):
+    odd.exchange("GET", "/chunked?x=a b", headers={"If-Match": 'a"\r\nX-Evil: 1'})
+    path, headers = _Odd.seen[-1]
+    assert path == "/chunked?x=a%20b" and "X-Evil" not in headers
 
 
 def test_a_read_on_a_connection_that_was_closed_meanwhile_is_sent_on_a_new_one(odd):
