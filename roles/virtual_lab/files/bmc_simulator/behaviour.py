@@ -342,11 +342,25 @@ class Behaviour:
         return {**_DEFAULTS, **self._values}
 
 
+def _takes(name: str, switch: Switch) -> str:
+    """What a switch takes, in words: type, unit, and every value where they are few."""
+    if switch.kind == "bool":
+        return "true or false"
+    if switch.kind == "text":
+        return f"one of {', '.join(switch.choices)}" if switch.choices else "text"
+    if switch.kind == "list":
+        return f"list of {', '.join(switch.choices)} (true: all of them)" if switch.choices else "list of texts"
+    if switch.kind == "faults":
+        return "list of faults"
+    unit = "seconds" if name.endswith(("_s", "_seconds")) else "number"
+    least = "-1 or more" if name == "answer_lost_after_post" else "0 or more"
+    return f"{unit}, {'whole, ' if switch.kind == 'int' else ''}{least}"
+
+
 def as_markdown() -> list[str]:
     """The lines of the table in docs/lab-bmc.md."""
     rows = []
     for name, switch in SWITCHES.items():
         default = "all" if switch.default and isinstance(switch.default, list) else json.dumps(switch.default)
-        choices = f" Choices: {', '.join(switch.choices)}." if switch.kind == "text" and switch.choices else ""
-        rows.append(f"| `{name}` | {default} | {switch.meaning}{choices} |")
+        rows.append(f"| `{name}` | {_takes(name, switch)} | {default} | {switch.meaning} |")
     return rows

@@ -67,6 +67,14 @@ def test_two_nodes_do_not_share_a_default():
 
 def test_the_documented_table_is_the_table():
     lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
-    start = lines.index("| switch | default | meaning |") + 2
+    start = lines.index("| switch | takes | default | meaning |") + 2
     assert lines[start : start + len(SWITCHES)] == as_markdown()
     assert not lines[start + len(SWITCHES)].startswith("|")
+
+
+def test_the_table_says_what_each_switch_takes():
+    rows = {row.split("`")[1]: row for row in as_markdown()}
+    assert "list of power, boot, bios, account, media, update (true: all of them)" in rows["accept_and_do_nothing"]
+    assert "| seconds, 0 or more |" in rows["power_lag_s"] and "| number, whole, 0 or more |" in rows["busy_every_n"]
+    for name, switch in SWITCHES.items():
+        assert all(choice in rows[name] for choice in switch.choices), name
