@@ -98,7 +98,7 @@ class BmcAction(RegistryAction):
             result = door.execute(self.MODULE, params, self.check_mode, bool(self._task.diff), fence, self.host)
         for warning in result.get("bmc_warnings") or ():
             self._display.warning(f"{self.host}: {warning}")
-        return Redactor([params.get("bmc_password"), params.get("password")])(result)
+        return Redactor([params.get("bmc_password"), params.get("password"), params.get("image_password")])(result)
 
     def _ship(self, params, fence):
         """Run the module on the delegate. The fence can only be checked here, immediately before it is sent."""

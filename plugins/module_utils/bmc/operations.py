@@ -6,11 +6,13 @@ from .account import account, can_log_in, patch_account, plan_account
 from .bios import REBOOTS, bios, plan_bios
 from .boot import BOOT_TARGETS, boot, boot_body, plan_boot
 from .info import SECTIONS, info, redfish_info
+from .media import MEDIA_TYPES, media
 from .power import POWER_ACTIONS, plan_power, power
 from .result import Result
 
 __all__ = [
     "BOOT_TARGETS",
+    "MEDIA_TYPES",
     "POWER_ACTIONS",
     "REBOOTS",
     "SECTIONS",
@@ -21,6 +23,7 @@ __all__ = [
     "boot_body",
     "can_log_in",
     "info",
+    "media",
     "patch_account",
     "plan_account",
     "plan_bios",

@@ -70,6 +70,17 @@ BIOS = {
 }
 
 
+VIRTUAL_MEDIA = {
+    "image": {"type": "str"},
+    "state": {"type": "str", "choices": ["inserted", "ejected"], "default": "inserted"},
+    "media_type": {"type": "str", "choices": ["cd", "usb", "floppy"], "default": "cd"},
+    "device": {"type": "str"},
+    "image_username": {"type": "str"},
+    "image_password": {"type": "str", "no_log": True},
+    "write_protected": {"type": "bool", "default": True},
+}
+
+
 def _limit(params, usual):
     return usual if params["timeout"] is None else params["timeout"]
 
@@ -145,11 +156,28 @@ def _bios(endpoint, params, check, fence):
     )
 
 
+def _virtual_media(endpoint, params, check, fence):
+    return operations.media(
+        endpoint,
+        params["image"],
+        params["state"],
+        params["media_type"],
+        params["device"],
+        params["image_username"],
+        params["image_password"],
+        params["write_protected"],
+        _limit(params, 180.0),
+        check,
+        fence,
+    )
+
+
 # name: (own options, function, more rules of the argument specification)
 MODULES = {
     "bmc_info": (INFO, _info, {}),
     "bmc_power": (POWER, _power, {}),
     "bmc_boot": (BOOT, _boot, {}),
+    "bmc_virtual_media": (VIRTUAL_MEDIA, _virtual_media, {"required_if": [["state", "inserted", ["image"]]]}),
     "bmc_bios": (BIOS, _bios, {"required_one_of": [["attributes", "profile"]]}),
     "bmc_account": (ACCOUNT, _account, {"mutually_exclusive": [["password", "credential"]]}),
 }
