@@ -118,7 +118,7 @@ def _links(namespace):
 
 
 def _vacant(links):
-    """No interface but a loopback device that was never touched: what `ip netns add` leaves when the next command did not come."""
+    """No interface but a loopback device that was never touched: what `ip netns add` leaves when the next command did not come (and nobody lives in it)."""
     return set(links) == {"lo"} and not links["lo"]["alias"] and not links["lo"]["up"]
 
 
@@ -127,6 +127,8 @@ def observe(description):
 
     Namespaces of nspawn nodes, also of those that the description no longer has, are found by their owner's mark.
     """
+    from . import processes  # which itself needs this file
+
     alias = owner_alias(description["name"], description["dir"])
     names, seen = wanted(description), {}
     for namespace in existing():
@@ -138,12 +140,13 @@ def observe(description):
                 seen[namespace] = {}
             continue
         mark = links.get("lo", {}).get("alias")
-        if namespace in names and mark != alias and not _vacant(links):
+        inhabited = processes.in_namespaces([namespace]) if namespace in names and mark != alias else {}
+        if namespace in names and mark != alias and (inhabited or not _vacant(links)):
             raise Refused(
                 "the network namespace exists and is not this lab's",
                 thing=namespace,
                 wanted=f"absent, or marked {alias!r}",
-                seen=mark or "no mark",
+                seen=(mark or "no mark") + (f", and in it {processes.describe(inhabited)}" if inhabited else ""),
                 next_step=f"choose another virtual_lab_name, or remove it: ip netns delete {namespace}",
             )
         if namespace in names or mark == alias:

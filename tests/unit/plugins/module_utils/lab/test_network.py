@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import BaremetalError, Refused
-from ansible_collections.aicluster.baremetal.plugins.module_utils.lab import network
+from ansible_collections.aicluster.baremetal.plugins.module_utils.lab import network, processes
 from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.description import describe
 
 pytestmark = [
@@ -124,6 +125,22 @@ def test_a_namespace_of_an_interrupted_run_is_taken_over(description):
     ip("netns", "add", description["namespaces"]["ctl"])
     make(description)
     network.verify(description)
+
+
+def test_an_empty_namespace_that_somebody_works_in_is_not_ours(description):
+    name = description["namespaces"]["ctl"]
+    ip("netns", "add", name)
+    with subprocess.Popen(["ip", "netns", "exec", name, "sleep", "60"]) as theirs:
+        try:
+            deadline = time.monotonic() + 10
+            while not processes.in_namespaces([name]) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            with pytest.raises(Refused, match=f"{name}.*is not this lab's.*no mark, and in it.*sleep"):
+                network.observe(description)
+            assert theirs.poll() is None
+        finally:
+            theirs.kill()
+    network.observe(description)
 
 
 def test_two_labs_with_the_same_addresses(description):
