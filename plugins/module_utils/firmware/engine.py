@@ -385,7 +385,7 @@ class Engine:
                 full_since = self._clock() if full_since is None else full_since
                 if self._clock() - full_since > self._limits.full:
                     self._notes.append(f"{step.component}: the BMC's task stays at 100 % and does not end")
-                    self._written(step, certain=False)
+                    self._without_task(step, certain=False)
                     return
             if limit.expired():
                 self._park(
@@ -399,13 +399,17 @@ class Engine:
 
     def _without_task(self, step, certain):
         """Taken without a task: over when the version is there, or no task runs any more; where no task is ever shown, after long enough."""
-        limit = Deadline(min(self._limits.blind, step.limit_s), "the writing", clock=self._clock, sleep=self._sleep)
-        while not limit.expired():
-            rows = self._rows(step)
-            if self._runs(step, rows) or self._staged(step, rows):
-                break
-            self._sleep(self._limits.poll)
+        self._wait_written(step, min(self._limits.blind, step.limit_s))
         self._written(step, certain)
+
+    def _wait_written(self, step, seconds):
+        """Until the version runs or shows as staged. Many BMCs do not show it: then the time has to do, because some say "completed" before they are."""
+        limit = Deadline(seconds, "the writing", clock=self._clock, sleep=self._sleep)
+        while True:
+            rows = self._rows(step)
+            if self._runs(step, rows) or self._staged(step, rows) or limit.expired():
+                return
+            self._sleep(self._limits.poll)
 
     def _failed(self, step, seen):
         if self._runs(step):
@@ -433,6 +437,7 @@ class Engine:
     def _written(self, step, certain):
         """The task has ended (`certain`: it said so; else it is gone). An image that needs a reset is staged; one that does not must run now."""
         if step.activation != "immediate":
+            self._wait_written(step, self._limits.settle)
             if self._runs(step):
                 self._move(step, "active", note="it took effect without a reset")
             else:

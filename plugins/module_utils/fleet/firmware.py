@@ -125,7 +125,7 @@ class _Run:
                 result["would_refuse"] = str(refused) if refused else None
                 return result
             if refused:
-                raise refused
+                return {**result, "changed": False, **refused.as_result()}
             if row is None:
                 row = self._save(plan, port)
             return self._carry_out(plan, row, port, result)

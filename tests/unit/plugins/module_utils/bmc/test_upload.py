@@ -4,10 +4,16 @@ from __future__ import annotations
 import email
 import email.policy
 import json
+import socket
+import struct
+import threading
 
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import upload
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import TransportError
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.deadline import Deadline
 
 
 @pytest.fixture
@@ -72,3 +78,75 @@ def test_multipart_is_the_form_of_the_standard(image):
     assert json.loads(parts[0].get_payload()) == {"Targets": ["/redfish/v1/x"]}
     assert parts[2].get_filename() == "weirdname.bin"
     assert parts[2].get_payload(decode=True) == image.read_bytes()
+
+
+class Server:
+    """One connection of TCP on loopback, which reads `take` bytes and then does as it is told."""
+
+    def __init__(self, take, then):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port, self._take, self._then = self._listener.getsockname()[1], take, then
+        self.got = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        peer, _address = self._listener.accept()
+        with peer:
+            while self._take is None or self.got < self._take:
+                block = peer.recv(65536)
+                if not block:
+                    return
+                self.got += len(block)
+            self._then(peer)
+
+    def close(self):
+        self._listener.close()
+        self._thread.join(5)
+
+
+def reset(peer):
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def refuse(peer):
+    peer.sendall(b"HTTP/1.1 413 Too large\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+    peer.shutdown(socket.SHUT_WR)
+    peer.settimeout(2)
+    try:
+        while peer.recv(65536):
+            pass
+    except OSError:
+        pass
+
+
+@pytest.mark.parametrize("size", [600_000, 4 << 20])
+@pytest.mark.parametrize("take", [1, 10_000, 150_000])
+def test_a_connection_that_breaks_before_the_end_never_counts_as_sent(tmp_path, size, take):
+    """Also where the rest fits into our own kernel's buffers (megabytes): what the BMC's side did not acknowledge was not sent."""
+    path = tmp_path / "small.bin"
+    path.write_bytes(bytes(size))
+    server, calls = Server(min(take, size // 2), reset), []
+    endpoint = Endpoint(address="127.0.0.1", port=server.port, scheme="http")
+    body = upload.Body(path, before_last=lambda: calls.append(1))
+    try:
+        with pytest.raises(TransportError):
+            upload._exchange(endpoint, "/x", {}, body, Deadline(20, "x"))
+        assert not body.whole and not calls
+    finally:
+        body.close()
+        server.close()
+
+
+def test_an_early_refusal_is_read(tmp_path):
+    path = tmp_path / "large.bin"
+    path.write_bytes(bytes(32 << 20))
+    server = Server(1000, refuse)
+    body = upload.Body(path)
+    try:
+        endpoint = Endpoint(address="127.0.0.1", port=server.port, scheme="http")
+        assert upload._exchange(endpoint, "/x", {}, body, Deadline(20, "x")).status_code == 413
+        assert not body.whole
+    finally:
+        body.close()
+        server.close()

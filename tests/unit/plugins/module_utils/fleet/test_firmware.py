@@ -1,0 +1,353 @@
+# A node's firmware against the simulator and a real registry; controllers that are killed with SIGKILL at any moment.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
+from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import baseline as files
+from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.engine import Limits
+from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.serve import ImageServer
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import firmware as subject
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
+from bmc_simulator import testing
+
+RUN = pathlib.Path(__file__).resolve().parents[4] / "support" / "firmware_run.py"
+QUICK = {"poll": 0.1, "settle": 0.5, "ready": 20.0, "effect": 20.0, "activate": 20.0, "full": 0.5, "blind": 1.0}
+COMPONENTS = {
+    "BMC": {"version": "1.0", "activation": "bmc_reset", "auto": True},
+    "BIOS": {"version": "1.0", "activation": "host_reboot"},
+    "CPLD": {"version": "1.0", "activation": "ac_cycle"},
+}
+# three components, two hops, three kinds of activation
+NEEDED = {"BMC": ["1.5", "2.0"], "BIOS": ["1.5", "2.0"], "CPLD": ["2.0"]}
+WANTED = {"BMC": "2.0", "BIOS": "2.0", "CPLD": "2.0"}
+
+
+class Site:
+    """A simulator, a registry with its node, and a baseline with real image files."""
+
+    def __init__(self, place, lab, sizes=700_000):
+        self.place, self.lab = place, lab
+        self.url = f"sqlite:///{place}/registry.db"
+        self.registry = open_registry(self.url, migrate=True)
+        self.bmc = lab["gpu01"]
+        self.registry.save_node(self.bmc.serial, "test", name="gpu01", platform="p", state="manageable")
+        self.sizes = sizes
+        self.baseline_path = place / "baseline.yml"
+        self.write()
+
+    def image(self, component, version, **more):
+        path = self.place / f"{component}-{version}.bin"
+        path.write_bytes(testing.firmware_image(component, version, size=self.sizes, **more))
+        return {"path": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+    def write(self, **changes):
+        def hop(component):
+            return {"from": "<1.5", "via": "1.5", "image": self.image(component, "1.5")}
+
+        components = {
+            "bmc": {
+                "inventory": "^BMC$",
+                "wanted": "2.0",
+                "image": self.image("BMC", "2.0", accepts=[">=1.5"]),
+                "activation": "immediate",
+                "hops": [hop("BMC")],
+                "order": 1,
+            },
+            "bios": {
+                "inventory": "^BIOS$",
+                "wanted": "2.0",
+                "image": self.image("BIOS", "2.0", accepts=[">=1.5"]),
+                "activation": "host_reboot",
+                "hops": [hop("BIOS")],
+                "requires": {"bmc": ">=2.0"},
+            },
+            "cpld": {
+                "inventory": "^CPLD$",
+                "wanted": "2.0",
+                "image": self.image("CPLD", "2.0"),
+                "activation": "ac_cycle",
+                "requires": {"bmc": ">=1.5"},
+            },
+        }
+        for name, more in changes.items():
+            components[name].update(more)
+        platform = {"pause_s": 0, "settle_s": QUICK["settle"], "components": components}
+        self.baseline_path.write_text(yaml.safe_dump({"schema": 1, "name": "test-1", "platforms": {"p": platform}}))
+
+    def endpoint(self):
+        return {
+            "address": self.bmc.address,
+            "port": self.bmc.port,
+            "username": self.bmc.username,
+            "password": self.bmc.password,
+            "fingerprint": self.bmc.fingerprint,
+            "name": "gpu01",
+        }
+
+    def run(self, check=False, **options):
+        limits = Limits(**QUICK)
+        return subject.update(
+            Endpoint(**self.endpoint()),
+            self.registry,
+            "gpu01",
+            files.load(str(self.baseline_path)),
+            subject.Options(limits=limits, **options),
+            actor="test",
+            check=check,
+        )
+
+    def start(self, **options):
+        """A controller as a process of its own."""
+        config = {
+            "registry": self.url,
+            "node": "gpu01",
+            "endpoint": self.endpoint(),
+            "baseline": str(self.baseline_path),
+            "limits": QUICK,
+            "options": options,
+        }
+        child = subprocess.Popen(
+            [sys.executable, str(RUN)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        child.stdin.write(json.dumps(config))
+        child.stdin.close()
+        child.stdin = None
+        return child
+
+    @property
+    def arrived(self):
+        """{component: [version, ...]} of the images that arrived whole, in order."""
+        found = {}
+        for row in self.lab.control.call("images").get("gpu01", []):
+            for component, version in row.get("components", {}).items():
+                found.setdefault(component, []).append(version)
+        return found
+
+    @property
+    def running(self):
+        return self.lab.state("gpu01")["firmware"]
+
+
+@pytest.fixture
+def site(tmp_path):
+    with testing.running([testing.node_config(1, components=COMPONENTS)]) as lab:
+        found = Site(tmp_path, lab)
+        yield found
+        found.registry.close()
+
+
+def test_to_the_baseline_and_a_second_run(site):
+    planned = site.run(check=True)
+    assert planned["changed"] and planned["state"] == "planned" and planned["resets"] == 2
+    assert site.arrived == {} and site.registry.firmware_plans("gpu01") == [] and site.registry.evidence("gpu01") == []
+    assert 'firmware.bmc: "1.0"' in planned["diff"]["before"] and 'firmware.bmc: "2.0"' in planned["diff"]["after"]
+    assert "push cpld 1.0 -> 2.0" in planned["diff"]["after"]
+    result = site.run()
+    assert result["changed"] and result["state"] == "active" and not result.get("failed"), result
+    assert site.running == WANTED and site.arrived == NEEDED
+    assert all(step["state"] == "active" and step["pushes"] == 1 for step in result["steps"])
+    assert site.registry.firmware_plan("gpu01") is None
+    assert site.registry.firmware_plans("gpu01")[0]["state"] == "done"
+    evidence = site.registry.evidence("gpu01")[-1]
+    assert (evidence["check"], evidence["outcome"], evidence["value"]["cpld"]) == ("firmware_baseline", "pass", "2.0")
+    assert site.lab.state("gpu01")["sessions"] == 0 and site.lab.state("gpu01")["power"] == "Off"  # as it was
+    rows = len(site.registry.audit_rows())
+    again = site.run()
+    assert not again["changed"] and again["state"] == "active" and site.arrived == NEEDED
+    assert len(site.registry.audit_rows()) == rows  # and leaves no trace
+    assert not site.run(check=True)["changed"]
+
+
+def test_downgrade_consent_and_problems(site):
+    site.write(
+        bios={"wanted": "0.9", "hops": [], "requires": {}, "image": site.image("BIOS", "0.9")}, cpld={"can_brick": True}
+    )
+    planned = site.run(check=True, components=["bios"])
+    assert not planned["changed"] and planned["not_planned"][0]["code"] == "newer_runs"
+    result = site.run(components=["cpld"])
+    assert result["error"]["code"] == "plan_incomplete"  # it requires the BMC's firmware, which is not asked for
+    result = site.run()
+    assert result["error"]["code"] == "consent_needed" and site.bmc.serial in result["error"]["wanted"]
+    assert not result["changed"] and result["plan"]
+    assert site.arrived == {}
+    result = site.run(components=["bios"], downgrade=True)
+    assert result["state"] == "active" and site.running["BIOS"] == "0.9"
+
+
+@pytest.mark.parametrize(
+    ("prepare", "code"),
+    [
+        (lambda s: (s.place / "CPLD-2.0.bin").write_bytes(b"other"), "image_mismatch"),
+        (lambda s: (s.place / "CPLD-2.0.bin").unlink(), "not_found"),
+        (lambda s: s.lab.set_behaviour("gpu01", null_properties=["Version"]), "plan_incomplete"),
+    ],
+)
+def test_refused_before_anything_is_sent(site, prepare, code):
+    prepare(site)
+    try:
+        error = site.run()["error"]
+    except errors.BaremetalError as caught:
+        error = caught.as_result()["error"]
+    assert error["code"] == code and error["next_step"]
+    assert site.arrived == {} and site.registry.firmware_plan("gpu01") is None
+
+
+def test_another_server_behind_the_address(site):
+    site.registry.save_node("OTHER", "test", name="gpu09", platform="p", state="manageable")
+    with pytest.raises(errors.Refused) as caught:
+        subject.update(Endpoint(**site.endpoint()), site.registry, "gpu09", files.load(str(site.baseline_path)))
+    assert caught.value.code == "wrong_server" and caught.value.seen == site.bmc.serial
+
+
+def test_a_node_in_service_is_left_alone(site, monkeypatch):
+    monkeypatch.setattr(subject, "QUIET_STATES", ("available",))
+    assert site.run()["error"]["code"] == "node_in_service" and site.arrived == {}
+    assert "manageable" in site.run(check=True)["would_refuse"]
+
+
+def test_parked_and_retried(site):
+    site.lab.set_behaviour("gpu01", task_fails=True)
+    result = site.run()
+    assert result["failed"] and result["error"]["code"] == "task_failed" and result["state"] == "parked"
+    assert site.arrived == {"BMC": ["1.5"]}
+    assert site.registry.evidence("gpu01")[-1]["outcome"] == "fail"
+    site.lab.reset_behaviour("gpu01")
+    again = site.run()
+    assert again["failed"] and again["error"]["code"] == "parked" and not again["changed"]
+    assert site.arrived == {"BMC": ["1.5"]}
+    result = site.run(retry=True)
+    assert result["state"] == "active" and site.running == WANTED
+    assert site.arrived == {**NEEDED, "BMC": ["1.5", "1.5", "2.0"]}
+
+
+def test_a_new_baseline_while_nothing_is_under_way(site):
+    site.lab.set_behaviour("gpu01", task_fails=True)
+    site.run()
+    site.lab.reset_behaviour("gpu01")
+    site.write(cpld={"wanted": "2.1", "image": site.image("CPLD", "2.1")})
+    result = site.run(retry=True)
+    assert result["state"] == "active" and site.running["CPLD"] == "2.1"
+    assert [row["state"] for row in site.registry.firmware_plans("gpu01")] == ["superseded", "done"]
+
+
+def test_health_that_got_worse(site, monkeypatch):
+    words = iter([{"system": "OK"}, {"system": "Critical"}])
+    monkeypatch.setattr(subject.RedfishUpdater, "health", lambda self: next(words))
+    result = site.run()
+    assert result["failed"] and result["error"]["code"] == "health_regressed"
+    assert result["health_worse"] == ["system: OK -> Critical"] and site.running == WANTED
+
+
+def test_a_bmc_that_only_pulls(site):
+    site.lab.set_behaviour("gpu01", update_methods=["simple"])
+    result = site.run()
+    assert result["failed"] and result["error"]["code"] == "no_update_method"
+    with ImageServer("127.0.0.1") as server:
+        result = site.run(retry=True, publish=server.publish)
+    assert result["state"] == "active" and site.arrived == NEEDED
+
+
+def test_a_controller_that_lives_is_not_disturbed(site):
+    site.lab.set_behaviour("gpu01", task_seconds=3.0)
+    child = site.start()
+    try:
+        end = time.monotonic() + 20
+        while not site.registry.firmware_plan("gpu01") and time.monotonic() < end:
+            time.sleep(0.05)
+        with pytest.raises(errors.Conflict) as caught:
+            site.run()
+        assert caught.value.code == "plan_claimed"
+    finally:
+        child.kill()
+        child.communicate()
+
+
+# What the BMC does wrong, and whether the node must get there all the same.
+FAULTS = {
+    "healthy": {},
+    "tasks vanish": {"task_monitor_gone": True},
+    "task in the body": {"task_without_location": True},
+    "task stays at 100 %": {"task_lies": "percent", "task_lie_s": 0.8},
+    "task says completed too early": {"task_lies": "state", "task_lie_s": 0.3},
+    "loses answers": {"answer_lost_after_post": 3},
+    "cuts uploads": {"upload_cut_after": 100_000, "upload_cut_times": 3},
+    "busy": {"busy_every_n": 7, "retry_after_s": 1},
+    "push only": {"update_methods": ["push"]},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_killed_at_random_moments_and_run_again(site, fault):
+    """SIGKILL at random moments until one life reaches the end: the baseline runs, and not one image more than needed was sent."""
+    site.lab.set_behaviour("gpu01", **FAULTS[fault])
+    chance, kills = random.Random(fault), 0
+    for _life in range(40):
+        child = site.start()
+        try:
+            out, err = child.communicate(timeout=chance.uniform(0.5, 1.7) if kills < 5 else 60)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            kills += 1
+            continue
+        assert child.returncode == 0, err[-3000:]
+        result = json.loads(out)
+        break
+    assert not result.get("failed"), result
+    assert kills >= 2
+    assert site.running == WANTED
+    assert site.arrived == NEEDED
+    assert site.registry.verify_audit()["ok"]
+
+
+def test_killed_right_before_the_intent_and_right_after_it(site):
+    """The dead controller's record is taken over: an intent without an answer, and no image on the BMC."""
+    plan = site.run(check=True)
+    me = process.this_controller()
+    dead = dataclasses.replace(me, started=me.started + 1)
+    from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import planner
+
+    baseline = files.load(str(site.baseline_path))
+    rows = [{"id": name, "version": row["version"]} for name, row in COMPONENTS.items()]
+    stored = planner.plan(baseline, baseline.platforms["p"], rows)
+    assert stored.lines() == plan["plan"]
+    saved = site.registry.save_firmware_plan("gpu01", stored.as_dict(), "dead", owner=dead)
+    site.registry.set_firmware_step(
+        saved["id"], 1, 1, "planned", "pushing", {"method": "multipart", "tasks_before": [], "final": True}, pushed=True
+    )
+    result = site.run()
+    assert result["state"] == "active" and site.arrived == NEEDED
+    assert [step["pushes"] for step in result["steps"] if step["component"] == "bmc"] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "limit"),
+    [("4", 100, 4), ("10%", 64, 6), ("10%", 5, 1), ("100%", 8, 8), (3, 2, 3), ("0.5%", 1000, 5)],
+)
+def test_limits(text, size, limit):
+    assert subject.limit_of(text, size) == limit
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "0%", "101%", "1.5", ""])
+def test_limits_that_make_no_sense(text):
+    with pytest.raises(errors.InvalidInput):
+        subject.parse_limit(text)
+
+
+def test_group_limits():
+    groups = {f"gpu{number:02d}": "r1" if number <= 20 else "r2" for number in range(1, 24)}
+    assert subject.group_limits(groups, "10%") == {"r1": 2, "r2": 1}
