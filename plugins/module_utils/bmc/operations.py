@@ -6,8 +6,10 @@ from .account import account, can_log_in, patch_account, plan_account
 from .bios import REBOOTS, bios, plan_bios
 from .boot import BOOT_TARGETS, boot, boot_body, plan_boot
 from .info import SECTIONS, info, redfish_info
+from .log import SEVERITIES, log
 from .media import MEDIA_TYPES, media
 from .power import POWER_ACTIONS, plan_power, power
+from .reset import RESET_TYPES, reset
 from .result import Result
 
 __all__ = [
@@ -15,7 +17,9 @@ __all__ = [
     "MEDIA_TYPES",
     "POWER_ACTIONS",
     "REBOOTS",
+    "RESET_TYPES",
     "SECTIONS",
+    "SEVERITIES",
     "Result",
     "account",
     "bios",
@@ -23,6 +27,7 @@ __all__ = [
     "boot_body",
     "can_log_in",
     "info",
+    "log",
     "media",
     "patch_account",
     "plan_account",
@@ -31,4 +36,5 @@ __all__ = [
     "plan_power",
     "power",
     "redfish_info",
+    "reset",
 ]

@@ -176,6 +176,11 @@ class RedfishClient:
             self._token = self._session_uri = None
             self._restore_sigterm()
 
+    def abandon(self):
+        """Forget the session without deleting it: it ends with the BMC's restart, and nobody is there to delete it."""
+        self._token = self._session_uri = None
+        self._restore_sigterm()
+
     def _guard_sigterm(self):
         # SIGTERM kills Python without running `finally`; a leaked session blocks one of about eight places for half an hour.
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

@@ -81,6 +81,21 @@ VIRTUAL_MEDIA = {
 }
 
 
+LOG = {
+    "state": {"type": "str", "choices": ["read", "cleared"], "default": "read"},
+    "logs": {"type": "list", "elements": "str"},
+    "since": {"type": "str"},
+    "severity": {"type": "str", "choices": ["OK", "Warning", "Critical"]},
+    "limit": {"type": "int", "default": 200},
+}
+
+
+RESET = {
+    "kind": {"type": "str", "choices": ["graceful", "force"], "default": "graceful"},
+    "wait": {"type": "bool", "default": True},
+}
+
+
 def _limit(params, usual):
     return usual if params["timeout"] is None else params["timeout"]
 
@@ -172,12 +187,32 @@ def _virtual_media(endpoint, params, check, fence):
     )
 
 
+def _log(endpoint, params, check, fence):
+    return operations.log(
+        endpoint,
+        params["state"],
+        params["logs"],
+        params["since"],
+        params["severity"],
+        params["limit"],
+        _limit(params, 120.0),
+        check,
+        fence,
+    )
+
+
+def _reset(endpoint, params, check, fence):
+    return operations.reset(endpoint, params["kind"], params["wait"], _limit(params, 600.0), check, fence)
+
+
 # name: (own options, function, more rules of the argument specification)
 MODULES = {
     "bmc_info": (INFO, _info, {}),
     "bmc_power": (POWER, _power, {}),
     "bmc_boot": (BOOT, _boot, {}),
     "bmc_virtual_media": (VIRTUAL_MEDIA, _virtual_media, {"required_if": [["state", "inserted", ["image"]]]}),
+    "bmc_log": (LOG, _log, {"required_if": [["state", "cleared", ["logs"]]]}),
+    "bmc_reset": (RESET, _reset, {}),
     "bmc_bios": (BIOS, _bios, {"required_one_of": [["attributes", "profile"]]}),
     "bmc_account": (ACCOUNT, _account, {"mutually_exclusive": [["password", "credential"]]}),
 }

@@ -26,10 +26,30 @@ class Server(FakeBmc):
     def power_on(self):
         if not deaf:
             super().power_on()
+    # the system event log of IPMI 2.0, 31: three records of a fan that fell below a limit
+    sel = [bytes([n, 0, 2, 0x80, 0xEE, 0x7D, 0x69, 0x20, 0, 4, 4, 3, 1, 0x52, n, 0]) for n in (1, 2, 3)]
+    def log(self, command, data, session):
+        if command == 0x40:
+            return session.send_ipmi_response(data=[0x51, len(self.sel), 0] + [0] * 10 + [2])
+        if command == 0x42:
+            return session.send_ipmi_response(data=[7, 0])
+        if command == 0x47:
+            good = data[:5] == bytes([7, 0, 0x43, 0x4C, 0x52]) and data[5] == 0xAA
+            if good and not deaf:
+                self.sel.clear()
+            return session.send_ipmi_response(data=[1]) if good else session.send_ipmi_response(code=0xcc)
+        wanted = data[2] | data[3] << 8
+        place = 0 if wanted == 0 else next((n for n, record in enumerate(self.sel) if record[0] == wanted), None)
+        if not self.sel or place is None:
+            return session.send_ipmi_response(code=0xcb)
+        after = [self.sel[place + 1][0], 0] if place + 1 < len(self.sel) else [0xff, 0xff]
+        session.send_ipmi_response(data=after + list(self.sel[place]))
     # the user table of IPMI 2.0, 22.26 to 22.30: [name, password, privilege, enabled]
     users = {1: ['', '', 15, False], 2: ['admin', 'password', 4, True], 3: ['', '', 15, False]}
     def handle_raw_request(self, request, session):
         netfn, command, data = request['netfn'], request['command'], bytes(bytearray(request['data']))
+        if netfn == 0x0A:
+            return self.log(command, data, session)
         if netfn != 6 or command not in (0x43, 0x44, 0x45, 0x46, 0x47):
             return super().handle_raw_request(request, session)
         user = self.users.get((data[1] if command in (0x43, 0x44) else data[0]) & 0x3f)
@@ -275,3 +295,24 @@ def test_what_the_privilege_does_not_allow_is_not_sent(lab):
             action()
         assert caught.value.thing == "bmc_ipmi_privilege" and caught.value.wanted in ("operator", "administrator")
     assert lab.stats("gpu01").get("writes", 0) == before
+
+
+# ---- the system event log -------------------------------------------------------------------------------------------------------
+def test_the_sel_is_read_and_cleared():
+    with server() as number:
+        there = endpoint(number)
+        entries = operations.log(there).more["logs"][0]["entries"]
+        assert [item["id"] for item in entries] == ["1", "2", "3"] and entries[0]["created"].startswith("2026-01-31")
+        assert [item["id"] for item in operations.log(there, limit=1).more["logs"][0]["entries"]] == ["3"]
+        assert operations.log(there, "cleared", ["SEL"], check=True).changed
+        assert operations.log(there, "cleared", ["SEL"]).changed
+        assert not operations.log(there, "cleared", ["SEL"]).changed
+        assert operations.log(there).more["logs"][0]["entries"] == []
+        with pytest.raises(errors.NotFound):
+            operations.log(there, logs=["IML"])
+
+
+def test_a_sel_that_is_not_cleared():
+    with server("deaf") as number, pytest.raises(errors.DeadlineExceeded) as caught:
+        operations.log(endpoint(number), "cleared", ["sel"], deadline_s=5)
+    assert caught.value.code == "accepted_not_moved" and caught.value.seen == "3 entries"
