@@ -39,7 +39,7 @@ MORE_BOOT_TARGETS = (
 )
 BOOT_ENABLED = ("Disabled", "Once", "Continuous")
 MANAGER_RESETS = ("ForceRestart", "GracefulRestart")
-WRITES = ("power", "boot", "bios", "account", "media", "update")
+WRITES = ("power", "boot", "bios", "account", "media", "update", "volume", "settings", "certificate")
 UPDATE_METHODS = ("simple", "multipart", "push")
 
 
@@ -183,6 +183,13 @@ SWITCHES: dict[str, Switch] = {
     "members_null": Switch("bool", False, "An empty collection has Members null."),
     "drop_properties": Switch("list", [], "Properties that are left out of every resource."),
     "null_properties": Switch("list", [], "Properties that are null in every resource."),
+    "sensor_schemas": Switch(
+        "text",
+        "new",
+        "Sensors by PowerSubsystem and ThermalSubsystem (new), by Power and Thermal (old), or both.",
+        ("new", "old", "both"),
+    ),
+    "volume_task_s": Switch("number", 0, "Making and deleting a volume is a task of this many seconds (0: at once)."),
     "no_query_support": Switch(
         "bool", False, "ProtocolFeaturesSupported offers no query parameter and they are refused."
     ),

@@ -143,6 +143,11 @@ def fingerprint(path: pathlib.Path) -> str:
     return hashlib.sha256(certificate.public_bytes(serialization.Encoding.DER)).hexdigest()
 
 
+def certificate_text(path: pathlib.Path) -> str:
+    """The certificate of a PEM file, without its key."""
+    return x509.load_pem_x509_certificate(path.read_bytes()).public_bytes(serialization.Encoding.PEM).decode()
+
+
 def server_context(path: pathlib.Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)

@@ -28,7 +28,14 @@ from typing import Any
 
 from . import profiles
 from .behaviour import BehaviourError, check_value
-from .certificate import Authority, ensure_certificate, fingerprint, server_context
+from .certificate import (
+    Authority,
+    certificate_text,
+    ensure_certificate,
+    fingerprint,
+    server_context,
+    write_private,
+)
 from .faults import FAULTS, switches
 from .firmware import DEFAULTS, components
 from .hardware import GPU_PROFILES
@@ -39,6 +46,8 @@ from .server import ConnectionServer
 from .service import Service
 
 Json = dict[str, Any]
+# context, fingerprint, file
+Certificate = tuple[ssl.SSLContext, str, pathlib.Path]
 # addresses that share a certificate: few contexts in memory, and a certificate that stays small
 SHARED_CERTIFICATE = 64
 # asyncio takes 256 KiB of memory for each TLS connection otherwise
@@ -51,7 +60,11 @@ HARDWARE: Json = {
     "memory_mib": 2 * 2**20,
     "firmware": "uefi",
     "nics": 3,
-    "disks": [{"slot": "disk0", "size": "3840 GB", "type": "nvme"}, {"slot": "disk1", "size": "480 GB", "type": "ssd"}],
+    "disks": [
+        {"slot": "disk0", "size": "3840 GB", "type": "nvme"},
+        {"slot": "disk1", "size": "480 GB", "type": "ssd"},
+        {"slot": "disk2", "size": "480 GB", "type": "ssd"},
+    ],
     "gpu_profile": "h100x8",
 }
 GROUP_KEYS = {
@@ -256,19 +269,22 @@ class FleetFront:
         self._listening = False
         self._ipmi: asyncio.DatagramTransport | None = None
         node.on_reachability = self.update
+        node.on_certificate = self._install
+        node.certificate = self._shown_certificate
 
     async def update(self) -> None:
         """Make the listener fit the node's reachability: no (normal), refuse, silent."""
         wanted = self.node.reachable
-        if wanted == self._shown:
+        ipmi = "ipmi" in self.node.config["bmc"]["protocols"] and self.node.settings["ipmi_enabled"]
+        if (wanted, ipmi) == self._shown:
             return
-        self._shown = wanted
+        self._shown = (wanted, ipmi)
         loop = asyncio.get_running_loop()
         if self._listening:
             loop.remove_reader(self._socket)
             self._listening = False
         self._drop_connections()
-        await self._update_ipmi(wanted)
+        await self._update_ipmi(wanted if ipmi else "refuse")
         if wanted == "refuse":
             if self._socket:
                 self._socket.close()
@@ -288,7 +304,7 @@ class FleetFront:
             self._ipmi = None
             await asyncio.sleep(0)  # the port is free after the loop's next turn
         bmc = self.node.config["bmc"]
-        if wanted == "refuse" or "ipmi" not in bmc["protocols"]:
+        if wanted == "refuse":
             return
         from .ipmi_server import FleetIpmi
 
@@ -331,6 +347,13 @@ class FleetFront:
             connection.setblocking(False)
             self.node.stats["connections"] += 1
             self.fleet.take(self, connection)
+
+    async def _install(self, pem: bytes) -> None:
+        """A certificate of this BMC's own; new connections see it."""
+        self.fingerprint = self.fleet.install(self.node, pem)
+
+    def _shown_certificate(self) -> str | None:
+        return certificate_text(self.fleet.certificate_path(self.node)) if self.node.config["bmc"]["tls"] else None
 
     def protocol(self) -> asyncio.Protocol:
         if self._server is None:
@@ -404,7 +427,7 @@ class Fleet:
         self.ready = False
         self.authority: Authority | None = None
         self._control: asyncio.Server | None = None
-        self._contexts: dict[Any, tuple[ssl.SSLContext, str]] = {}
+        self._contexts: dict[tuple[str, Any], Certificate] = {}
         self._pending: set[asyncio.Task] = set()
 
     # ---- faults --------------------------------------------------------------------------------
@@ -502,37 +525,48 @@ class Fleet:
             connection.close()
 
     def context(self, node: Node) -> ssl.SSLContext:
+        return self._shown(node)[0]
+
+    def certificate_path(self, node: Node) -> pathlib.Path:
+        return self._shown(node)[2]
+
+    def install(self, node: Node, pem: bytes) -> str:
+        """Give a BMC a certificate of its own; returns its fingerprint."""
+        path = self.directory / f"{node.name}-own.pem"
+        write_private(path, pem)
+        shown = (server_context(path), fingerprint(path), path)
+        self._contexts[node.name, "normal"] = shown
+        return shown[1]
+
+    def _shown(self, node: Node) -> Certificate:
+        """The certificate that a BMC shows: what was installed, what its behaviour wants, or the one of its neighbourhood."""
         kind = node.behaviour.certificate
-        return self._certificate(node)[0] if kind == "normal" else self._other_certificate(node, kind)
-
-    def _other_certificate(self, node: Node, kind: str) -> ssl.SSLContext:
-        """The certificate of one BMC that does not show the one it shares with its neighbours."""
         key = (node.name, kind)
-        if key not in self._contexts:
-            address, name = node.config["bmc"]["address"], f"{node.name}-{kind}"
-            if kind == "self_signed":
-                path = ensure_certificate(self.directory, name, address, f"{name}.pem")
-            else:
-                days = -1 if kind == "expired" else 3650
-                path = self.authority.ensure(f"{name}.pem", name, [address], days)
-            self._contexts[key] = (server_context(path), fingerprint(path))
-        return self._contexts[key][0]
+        if key in self._contexts:
+            return self._contexts[key]
+        if kind == "normal":
+            return self._shared(node)
+        address, name = node.config["bmc"]["address"], f"{node.name}-{kind}"
+        if kind == "self_signed":
+            path = ensure_certificate(self.directory, name, address, f"{name}.pem")
+        else:
+            days = -1 if kind == "expired" else 3650
+            path = self.authority.ensure(f"{name}.pem", name, [address], days)
+        self._contexts[key] = (server_context(path), fingerprint(path), path)
+        return self._contexts[key]
 
-    def _certificate(self, node: Node) -> tuple[ssl.SSLContext, str]:
-        """TLS context and fingerprint: BMCs share a certificate with their neighbours."""
+    def _shared(self, node: Node) -> Certificate:
         config: NodeConfig = node.config
         group = config.group
-        part = (config.number - 1) // SHARED_CERTIFICATE
-        legacy = bool(group.profile and group.profile.legacy_tls)
-        key = (group.prefix, 0 if group.one_address else part)
+        part = 0 if group.one_address else (config.number - 1) // SHARED_CERTIFICATE
+        key = (group.prefix, part)
         if key not in self._contexts:
-            numbers = range(key[1] * SHARED_CERTIFICATE + 1, min(group.count, (key[1] + 1) * SHARED_CERTIFICATE) + 1)
+            numbers = range(part * SHARED_CERTIFICATE + 1, min(group.count, (part + 1) * SHARED_CERTIFICATE) + 1)
             addresses = [str(group.first)] if group.one_address else [group.place(number)[0] for number in numbers]
-            path = self.authority.ensure(
-                f"{group.prefix}-{addresses[0]}-{len(addresses)}.pem", f"{key[0]}-{key[1]}", addresses
-            )
+            name = f"{group.prefix}-{part}"
+            path = self.authority.ensure(f"{group.prefix}-{addresses[0]}-{len(addresses)}.pem", name, addresses)
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            if legacy:
+            if group.profile and group.profile.legacy_tls:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", DeprecationWarning)
                     context.minimum_version = ssl.TLSVersion.TLSv1
@@ -541,7 +575,7 @@ class Fleet:
             context.load_cert_chain(path)
             # clients of a fleet come once: tickets for a second visit would cost more than the visit
             context.num_tickets = 0
-            self._contexts[key] = (context, fingerprint(path))
+            self._contexts[key] = (context, fingerprint(path), path)
         return self._contexts[key]
 
     def node(self, name: str) -> Node:
@@ -570,7 +604,7 @@ class Fleet:
     def write_endpoints(self) -> None:
         for front in self.fronts.values():
             if front.node.config["bmc"]["tls"]:
-                front.fingerprint = self._certificate(front.node)[1]
+                front.fingerprint = self._shown(front.node)[1]
         rows = [front.describe() for front in self.fronts.values()]
         _replace(self.run_dir / "endpoints.json", json.dumps(rows))
 

@@ -150,6 +150,10 @@ class Node:
         self.bios_job: Task | None = None
         self.update_ended = -1e9
         self.on_reachability: Callable[[], Awaitable[None]] | None = None
+        # the listener's: the certificate it shows (PEM), and how another one is put in its place (key and certificate)
+        self.certificate: Callable[[], str | None] = lambda: None
+        self.on_certificate: Callable[[bytes], Awaitable[None]] | None = None
+        self.csr_key: Any = None
         self._restart_after_off = False
         if not self.volatile:
             self._load()
@@ -275,7 +279,21 @@ class Node:
             "lockout_reset": 300,
             "min_password": 8,
             "session_timeout": None,
+            "ntp_enabled": False,
+            "ntp_servers": [],
+            "ipmi_enabled": True,
+            "secure_boot": False,
+            "secure_boot_now": False,
         }
+
+    @functools.cached_property
+    def volumes(self) -> dict[str, dict[str, Any]]:
+        return {}
+
+    @functools.cached_property
+    def subscriptions(self) -> dict[str, dict[str, Any]]:
+        """Event destinations. They are kept and shown; no event is ever sent."""
+        return {}
 
     @functools.cached_property
     def _power_lock(self) -> asyncio.Lock:
@@ -306,6 +324,7 @@ class Node:
                 name: version for name, version in stored["firmware_pending"].items() if name in self.firmware
             }
             self.settings.update(stored["settings"])
+            self.volumes, self.subscriptions = stored.get("volumes", {}), stored.get("subscriptions", {})
             self.media, self.stored_power = stored["media"], stored["power"]
             self.counters.update(stored["counters"])
         if self.behaviour.password_change_required and not stored:
@@ -340,6 +359,8 @@ class Node:
             "firmware": self.firmware,
             "firmware_pending": self.firmware_pending,
             "settings": self.settings,
+            "volumes": self.volumes,
+            "subscriptions": self.subscriptions,
             "media": self.media,
             "power": power or ("On" if self.driver.running else "Off"),
             "counters": dict(self.counters),
@@ -558,6 +579,7 @@ class Node:
             # nobody made a job of them
             self.activate("host_reboot")
             return
+        self.settings["secure_boot_now"] = self.settings["secure_boot"]
         if self.bios_pending:
             self.event("bios_applied", attributes=sorted(self.bios_pending))
             self.bios = {**self.bios, **self.bios_pending}
@@ -734,13 +756,13 @@ class Node:
             self.activate(cause)
             self.drop_sessions()
             self.away_until = time.monotonic() + self.behaviour.manager_reset_s
-            await self._reachability()
+            await self.reachability()
             await asyncio.sleep(self.behaviour.manager_reset_s)
             for identity in [identity for identity, task in self.tasks.items() if task.over]:
                 del self.tasks[identity]
             self.away_until, self.bmc_restarted = 0.0, True
             self.warm_at = time.monotonic() + self.behaviour.warmup_s
-            await self._reachability()
+            await self.reachability()
 
         self.spawn(restart(), "BMC reset")
 
@@ -749,9 +771,15 @@ class Node:
         """no, refuse or silent, as the behaviour `unreachable` has it."""
         return "refuse" if self.away_until > time.monotonic() else self.behaviour.unreachable
 
-    async def _reachability(self) -> None:
+    async def reachability(self) -> None:
+        """The listeners follow what has changed."""
         if self.on_reachability:
             await self.on_reachability()
+
+    async def install_certificate(self, pem: bytes) -> None:
+        if self.on_certificate:
+            await self.on_certificate(pem)
+        self.event("certificate_installed")
 
     # ---- reports -------------------------------------------------------------------------------
 
@@ -788,6 +816,9 @@ class Node:
             "profile": self.profile.name if self.profile else "default",
             "tasks": {task.id: task.state for task in self.tasks.values()},
             "settings": dict(self.settings),
+            "boot_order": list(self.boot_order),
+            "volumes": dict(self.volumes),
+            "subscriptions": dict(self.subscriptions),
         }
 
     async def close(self, keep: bool) -> None:

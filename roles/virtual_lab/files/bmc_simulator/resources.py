@@ -60,6 +60,23 @@ VERSIONS = {
     "MessageRegistryFile": "v1_1_3",
     "AttributeRegistry": "v1_3_6",
     "ManagerNetworkProtocol": "v1_9_0",
+    "PowerSubsystem": "v1_1_0",
+    "PowerSupply": "v1_5_0",
+    "ThermalSubsystem": "v1_3_0",
+    "ThermalMetrics": "v1_3_0",
+    "Fan": "v1_5_0",
+    "Sensor": "v1_7_0",
+    "EnvironmentMetrics": "v1_3_0",
+    "Power": "v1_7_1",
+    "Thermal": "v1_7_1",
+    "Volume": "v1_9_0",
+    "CertificateService": "v1_0_4",
+    "CertificateLocations": "v1_0_3",
+    "Certificate": "v1_7_0",
+    "EventService": "v1_10_0",
+    "EventDestination": "v1_13_0",
+    "SecureBoot": "v1_1_0",
+    "BootOption": "v1_0_4",
     "Settings": "v1_3_5",
     "Message": "v1_1_2",
 }
@@ -188,6 +205,8 @@ def service_root(node: Node, path: str) -> Json:
         "AccountService": link(f"{V1}/AccountService"),
         "Tasks": link(f"{V1}/TaskService"),
         "UpdateService": link(UPDATE),
+        "EventService": link(f"{V1}/EventService"),
+        "CertificateService": link(f"{V1}/CertificateService"),
         "Registries": link(f"{V1}/Registries"),
         "Links": {"Sessions": link(SESSIONS)},
     }
@@ -430,6 +449,13 @@ def boot_body(node: Node) -> Json:
     return boot
 
 
+def boot_order(node: Node) -> Json:
+    options = manager_services.boot_options(node)
+    if not options:
+        return {}
+    return {"BootOptions": link(f"{S}/BootOptions"), "BootOrder": list(node.boot_order or options)}
+
+
 def action(node: Node, path: str, name: str, parameter: str, values: list[str], info: str | None = None) -> Json:
     """An entry of Actions with its allowable values, inline or by ActionInfo as the behaviour has it."""
     entry: Json = {"target": f"{path}/Actions/{name}"}
@@ -503,12 +529,13 @@ def system_resource(node: Node, path: str, system: str) -> Json | None:
             "Model": "QEMU Virtual CPU",
         },
         "MemorySummary": {"TotalSystemMemoryGiB": config["memory_mib"] / 1024},
-        "Boot": {**boot_body(node), "BootOrder": list(node.boot_order)} if node.boot_order else boot_body(node),
+        "Boot": {**boot_body(node), **boot_order(node)},
         "Processors": link(f"{path}/Processors"),
         "Memory": link(f"{path}/Memory"),
         "Storage": link(f"{path}/Storage"),
         "EthernetInterfaces": link(f"{path}/EthernetInterfaces"),
         "Bios": link(f"{path}/Bios"),
+        **({"SecureBoot": link(f"{path}/SecureBoot")} if config["firmware"] == "uefi" else {}),
         "LogServices": link(f"{path}/LogServices"),
         "VirtualMedia": link(f"{path}/VirtualMedia"),
         "Links": {"ManagedBy": [link(M)], "Chassis": [link(C)]},
@@ -662,12 +689,13 @@ def controller_resource(node: Node, path: str, bus: str) -> Json | None:
         "Status": ok(),
         "SupportedControllerProtocols": ["PCIe"],
         "SupportedDeviceProtocols": [protocol],
+        **({"SupportedRAIDTypes": list(volumes.LEVELS)} if volumes_offered(node, bus) else {}),
     }
 
 
-@resource(S + "/Storage/{bus}/Volumes")
-def volume_collection(node: Node, path: str, bus: str) -> Json | None:
-    return collection(path, "Volume", []) if bus in _buses(node) else None
+def volumes_offered(node: Node, bus: str) -> bool:
+    """Whether volumes can be made here: no NVMe, and no disks that a machine really has."""
+    return bus != "nvme" and node.config["driver"] == "none"
 
 
 @resource(S + "/Storage/{bus}/Drives/{slot}")
@@ -697,7 +725,12 @@ def drive_resource(node: Node, path: str, bus: str, slot: str) -> Json | None:
                 "LocationOrdinalValue": int(re.sub(r"\D", "", slot) or 0),
             }
         },
-        "Links": {"Chassis": link(C)},
+        "Links": {"Chassis": link(C), "Volumes": [link(volume) for volume in volumes.volumes_of(node, slot)]},
+        **(
+            {"Actions": {"#Drive.SecureErase": {"target": f"{path}/Actions/Drive.SecureErase"}}}
+            if node.config["driver"] == "none"
+            else {}
+        ),
     }
 
 
@@ -996,8 +1029,16 @@ def network_protocol(node: Node, path: str) -> Json:
         "FQDN": node.settings["hostname"],
         "Status": ok(),
         "HTTP": {"ProtocolEnabled": False, "Port": 80},
-        "HTTPS": {"ProtocolEnabled": True, "Port": bmc["port"] or 443},
-        "IPMI": {"ProtocolEnabled": "ipmi" in bmc["protocols"], "Port": bmc["ipmi_port"] or 623},
+        "HTTPS": {
+            "ProtocolEnabled": True,
+            "Port": bmc["port"] or 443,
+            "Certificates": link(f"{path}/HTTPS/Certificates"),
+        },
+        "IPMI": {
+            "ProtocolEnabled": "ipmi" in bmc["protocols"] and node.settings["ipmi_enabled"],
+            "Port": bmc["ipmi_port"] or 623,
+        },
+        "NTP": {"ProtocolEnabled": node.settings["ntp_enabled"], "NTPServers": list(node.settings["ntp_servers"])},
         "SSH": {"ProtocolEnabled": False, "Port": 22},
     }
 
@@ -1025,6 +1066,7 @@ def chassis_resource(node: Node, path: str) -> Json:
         "PowerState": "On" if node.driver.running else "Off",
         "Status": ok(),
         "LocationIndicatorActive": node.settings["indicator"],
+        **chassis_parts.chassis_links(node),
         "Links": {
             "ComputerSystems": [link(f"{V1}/Systems/{identity}") for identity in system_ids(node)],
             "ManagedBy": [link(M)],
@@ -1113,3 +1155,7 @@ def firmware_resource(node: Node, path: str, identity: str) -> Json | None:
             "AICluster": {"@odata.type": "#AICluster.v1_0_0.Staged", "StagedVersion": node.firmware_pending[component]}
         }
     return body
+
+
+# further resources register themselves here; at the end, because they use what is above
+from . import chassis_parts, manager_services, volumes  # noqa: E402

@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod
 
-from .certificate import ensure_certificate, fingerprint, server_context
+from .certificate import certificate_text, ensure_certificate, fingerprint, server_context, write_private
 from .messages import error_body, info
 from .node import Node
 from .schema import check_lab
@@ -36,10 +36,12 @@ class Front:
         self._certificate = "normal"
         self._runner: web.ServerRunner | None = None
         self._silent: asyncio.Server | None = None
-        self._shown: str | None = None
+        self._shown: Any = None
         self._lock = asyncio.Lock()
         self.ipmi = None
         node.on_reachability = self.update
+        node.on_certificate = self._install
+        node.certificate = self._shown_certificate
 
     async def open(self) -> None:
         bmc = self.node.config["bmc"]
@@ -52,9 +54,30 @@ class Front:
             self.ipmi_port = self.ipmi.port
         await self.update()
 
+    def _pem(self, kind: str) -> pathlib.Path:
+        return self.node.directory / ("bmc.pem" if kind == "normal" else f"bmc-{kind}.pem")
+
+    def _shown_certificate(self) -> str | None:
+        return certificate_text(self._pem(self._certificate)) if self.node.config["bmc"]["tls"] else None
+
+    async def _install(self, pem: bytes) -> None:
+        """Replace the BMC's own certificate; the listener is opened again a moment later, after the answer has gone out."""
+        write_private(self._pem("normal"), pem)
+
+        async def reopen() -> None:
+            await asyncio.sleep(0.2)
+            async with self._lock:
+                self._load_certificate("normal")
+                await self._shut()
+                self._shown = None
+            await self.update()
+            self.simulator.write_endpoints()
+
+        self.node.spawn(reopen(), "new certificate")
+
     def _load_certificate(self, kind: str) -> None:
         """The BMC's own certificate; a changed one is another self-signed one, which a lab's BMC always has."""
-        name = "bmc.pem" if kind == "normal" else f"bmc-{kind}.pem"
+        name = self._pem(kind).name
         address = self.node.config["bmc"]["address"]
         path = ensure_certificate(self.node.directory, f"{self.node.name}-bmc", address, name)
         self.fingerprint, self._context, self._certificate = fingerprint(path), server_context(path), kind
@@ -62,7 +85,10 @@ class Front:
     async def update(self) -> None:
         """Make the listeners fit the node's reachability: no (normal), refuse, silent; and its certificate."""
         async with self._lock:
-            wanted, certificate = self.node.reachable, self.node.behaviour.certificate
+            wanted, certificate = (
+                (self.node.reachable, self.node.settings["ipmi_enabled"]),
+                self.node.behaviour.certificate,
+            )
             changed = self.node.config["bmc"]["tls"] and certificate != self._certificate
             if wanted == self._shown and not changed:
                 return
@@ -70,11 +96,12 @@ class Front:
             if changed:
                 self._load_certificate(certificate)
             self._shown = wanted
+            wanted = wanted[0]
             if wanted == "refuse":
                 return
             if "redfish" in self.node.config["bmc"]["protocols"]:
                 await self._listen(wanted == "silent")
-            if self.ipmi:
+            if self.ipmi and self.node.settings["ipmi_enabled"]:
                 await self.ipmi.start(silent=wanted == "silent")
 
     async def _listen(self, silent: bool) -> None:

@@ -68,6 +68,12 @@ def _metadata() -> str:
             "MessageRegistryFile",
             "StorageController",
             "Volume",
+            "PowerSupply",
+            "Fan",
+            "Sensor",
+            "Certificate",
+            "EventDestination",
+            "BootOption",
         )
     ]
     references = "".join(
@@ -102,6 +108,8 @@ def _odata() -> Json:
         "AccountService": f"{V1}/AccountService",
         "Tasks": f"{V1}/TaskService",
         "UpdateService": UPDATE,
+        "EventService": f"{V1}/EventService",
+        "CertificateService": f"{V1}/CertificateService",
         "Registries": f"{V1}/Registries",
         "Sessions": SESSIONS,
     }

@@ -131,6 +131,17 @@ def one_of(value: Any, choices: Any, name: str) -> Any:
     return value
 
 
+def elements(wanted: list[Any], present: list[Any]) -> list[Any]:
+    """The elements of an array property after a PATCH (DSP0266): {} leaves one as it is, null takes one away."""
+    out = []
+    for index, item in enumerate(wanted):
+        if item == {} and index < len(present):
+            out.append(present[index])
+        elif item not in (None, "", {}):
+            out.append(item)
+    return out
+
+
 def setting(node: Node, key: str, name: str, kind: type, check: Callable[[Any], bool] | None = None) -> Setter:
     def assign(value: Any) -> None:
         of_type(value, kind, name)
@@ -415,8 +426,9 @@ def set_boot(call: Call, value: Any) -> None:
     """Boot: the override properties together, so that target and enabled of one PATCH belong together."""
     node = call.node
     of_type(value, dict, "Boot")
-    shown = resources.boot_body(node)
+    shown = {**resources.boot_body(node), **resources.boot_order(node)}
     new: Json = {}
+    order: list[str] | None = None
     for name, wanted in value.items():
         pointer = f"Boot/{name}"
         if name == "BootSourceOverrideTarget":
@@ -434,11 +446,21 @@ def set_boot(call: Call, value: Any) -> None:
                 of_type(wanted, str, name)
             new["uri"] = wanted or None
         elif name == "BootOrder":
-            raise Problem("PropertyNotWritable", name, related=(pointer,))
+            options = resources.boot_order(node).get("BootOrder")
+            if options is None:
+                raise Problem("PropertyNotWritable", name, related=(pointer,))
+            of_type(wanted, list, name)
+            if not wanted or not set(map(str, wanted)) <= set(options) or len(set(map(str, wanted))) != len(wanted):
+                raise Problem("PropertyValueError", name, related=(pointer,))
+            order = [*wanted, *(option for option in options if option not in wanted)]
         else:
             raise Problem("PropertyNotWritable" if name in shown else "PropertyUnknown", name, related=(pointer,))
+    if order is not None and "boot" not in node.behaviour.accept_and_do_nothing:
+        node.boot_order = order
     if not new:
-        raise Problem("NoOperation")
+        if order is None:
+            raise Problem("NoOperation")
+        return
     if node.behaviour.boot_mode == "required" and "mode" not in new:
         new["mode"] = "Legacy"
     if "target" in new and "enabled" not in new and new["target"] != "None" and node.override["enabled"] == "Disabled":
@@ -690,14 +712,15 @@ async def patch_manager_nic(call: Call) -> Answer:
 
     def name_servers(value: Any) -> None:
         of_type(value, list, "StaticNameServers")
-        for index, item in enumerate(value):
+        new = elements(value, network.get("name_servers", []))
+        for index, item in enumerate(new):
             try:
-                ipaddress.ip_address(item or "0.0.0.0")
+                ipaddress.ip_address(item)
             except ValueError:
                 raise Problem(
                     "PropertyValueFormatError", item, "StaticNameServers", related=(f"StaticNameServers/{index}",)
                 ) from None
-        network["name_servers"] = [item for item in value if item]
+        network["name_servers"] = new
 
     def static_addresses(value: Any) -> None:
         of_type(value, list, "IPv4StaticAddresses")
