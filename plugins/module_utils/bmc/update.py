@@ -135,9 +135,9 @@ class RedfishUpdater:
         found = {key: facts.get(key) for key in ("serial", "manufacturer", "model", "sku")}
         return {**found, "bmc_vendor": bmc.get("vendor"), "bmc_model": bmc.get("model")}
 
-    def inventory(self, only=None):
+    def inventory(self, only=None, seconds=INVENTORY_S):
         """See FirmwarePort. `only`: ids; reading all takes minutes on servers with a hundred rows."""
-        client = self.client(INVENTORY_S, "the firmware inventory")
+        client = self.client(seconds, "the firmware inventory")
         if only and all(name in self._places for name in only):
             items = [item for item in (client.optional(self._places[name], None) for name in only) if item]
         else:
@@ -432,3 +432,36 @@ class RedfishUpdater:
     def switch_off(self):
         self.close()
         operations.power(self.endpoint, "off", 300.0, fence=self._fence)
+
+
+def info(endpoint, deadline_s=INVENTORY_S):
+    """What a BMC says about its firmware: {inventory, methods, tasks, identity, warnings}. Reads only."""
+    if endpoint.protocol != "redfish":
+        raise Unsupported(
+            "firmware is read over Redfish only",
+            host=endpoint.label,
+            thing="bmc_protocol",
+            wanted="redfish",
+            seen=endpoint.protocol,
+            next_step="bmc_info gives the BMC's own version over IPMI",
+        )
+    with RedfishUpdater(endpoint) as updater:
+        inventory = updater.inventory(seconds=deadline_s)
+        try:
+            methods = sorted(updater.methods())
+        except Unsupported:
+            methods = []
+        tasks_now = updater.tasks() or {}
+        found = {
+            "inventory": [
+                {key: row[key] for key in ("id", "name", "version", "updateable", "staged")} for row in inventory
+            ],
+            "methods": methods,
+            "tasks": [
+                {key: task[key] for key in ("uri", "name", "state", "percent", "text", "started")}
+                for task in tasks_now.values()
+                if task["update"]
+            ],
+            "identity": updater.identity(),
+        }
+    return {**found, "warnings": list(dict.fromkeys(updater.warnings))}

@@ -6,7 +6,7 @@ import json
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..bmc import operations
+from ..bmc import operations, update
 from ..bmc.endpoint import DEFAULT_PORT, Endpoint
 from ..core.errors import BaremetalError, InvalidInput
 
@@ -96,6 +96,30 @@ RESET = {
 }
 
 
+SETTINGS = {
+    "hostname": {"type": "str"},
+    "ntp_servers": {"type": "list", "elements": "str"},
+    "ntp_enabled": {"type": "bool"},
+    "dns_servers": {"type": "list", "elements": "str"},
+    "ipmi_over_lan": {"type": "bool"},
+    "secure_boot": {"type": "bool"},
+    "event_destinations": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "destination": {"type": "str", "required": True},
+            "protocol": {
+                "type": "str",
+                "choices": ["Redfish", "SyslogUDP", "SyslogTCP", "SyslogTLS"],
+                "default": "Redfish",
+            },
+            "context": {"type": "str"},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        },
+    },
+}
+
+
 def _limit(params, usual):
     return usual if params["timeout"] is None else params["timeout"]
 
@@ -109,6 +133,11 @@ def _info(endpoint, params, check, fence):
         "bmc": found.get("bmc") or {},
         "bmc_warnings": found["warnings"],
     }
+
+
+def _firmware_info(endpoint, params, check, fence):
+    found = update.info(endpoint, _limit(params, 300.0))
+    return {"changed": False, "source": "redfish", "bmc_warnings": found.pop("warnings"), **found}
 
 
 def _power(endpoint, params, check, fence):
@@ -205,14 +234,21 @@ def _reset(endpoint, params, check, fence):
     return operations.reset(endpoint, params["kind"], params["wait"], _limit(params, 600.0), check, fence)
 
 
+def _settings(endpoint, params, check, fence):
+    options = {name: params[name] for name in SETTINGS}
+    return operations.settings(endpoint, options, _limit(params, 120.0), check, fence)
+
+
 # name: (own options, function, more rules of the argument specification)
 MODULES = {
     "bmc_info": (INFO, _info, {}),
     "bmc_power": (POWER, _power, {}),
+    "bmc_firmware_info": ({}, _firmware_info, {}),
     "bmc_boot": (BOOT, _boot, {}),
     "bmc_virtual_media": (VIRTUAL_MEDIA, _virtual_media, {"required_if": [["state", "inserted", ["image"]]]}),
     "bmc_log": (LOG, _log, {"required_if": [["state", "cleared", ["logs"]]]}),
     "bmc_reset": (RESET, _reset, {}),
+    "bmc_settings": (SETTINGS, _settings, {"required_one_of": [list(SETTINGS)]}),
     "bmc_bios": (BIOS, _bios, {"required_one_of": [["attributes", "profile"]]}),
     "bmc_account": (ACCOUNT, _account, {"mutually_exclusive": [["password", "credential"]]}),
 }

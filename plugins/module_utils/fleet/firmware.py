@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from ..bmc.update import RedfishUpdater
 from ..core.errors import BaremetalError, InvalidInput, Refused, Unsupported
 from ..core.outcome import COULD_NOT_TEST, FAIL, PASS
-from ..core.plan import Plan
 from ..firmware import planner
 from ..firmware.engine import Engine, Limits, consent_refused
 from ..firmware.images import Store
@@ -35,7 +34,11 @@ GO_ON_CODES = ("bmc_lost", "bmc_busy", "awaiting_activation")
 
 @dataclass
 class Options:
-    """What a run is asked for. `limits`: engine.Limits; `publish`: serve.ImageServer.publish or None; `may_activate`: see engine.Engine."""
+    """What a run is asked for. `limits`: engine.Limits; `publish`: serve.ImageServer.publish or None.
+
+    `consent`: serial numbers; `partial`: begin although some components cannot be planned; `siblings`: names of the nodes in the same chassis, which lose their
+    power with this one's shared components.
+    """
 
     components: list = None
     downgrade: bool = False
@@ -46,7 +49,7 @@ class Options:
     restore_power: bool = True
     limits: Limits = field(default_factory=Limits)
     publish: object = None
-    may_activate: object = None
+    siblings: list = field(default_factory=list)
 
 
 class RegistryJournal:
@@ -223,7 +226,7 @@ class _Run:
         self.journal.start(row)
         limits = Limits(**{**vars(self.options.limits), "pause": plan.pause_s, "settle": plan.settle_s})
         engine = Engine(
-            port, self.journal, plan, self.images, limits, may_activate=self.options.may_activate, tell=self._heard
+            port, self.journal, plan, self.images, limits, may_activate=self._may_activate, tell=self._heard
         )
         outcome = engine.run()
         result.update(
@@ -252,6 +255,26 @@ class _Run:
             )
             result.update(error.as_result())
         return result
+
+    def _may_activate(self, activation, steps):
+        """A reset of something that a whole chassis shares must find its other nodes quiet, and none of them in the middle of a flash."""
+        if not any(step.siblings == "chassis" for step in steps):
+            return None
+        for name in self.options.siblings:
+            sibling = self.registry.node(name)
+            if sibling["serial"] == self.node:
+                continue
+            if sibling["state"] not in QUIET_STATES:
+                return f"{name} in the same chassis is {sibling['state']}"
+            plan = self.registry.firmware_plan(name)
+            busy = [
+                step
+                for step in (plan or {"steps": ()})["steps"]
+                if step["state"] in ("pushing", "writing", "activating")
+            ]
+            if busy:
+                return f"{name} in the same chassis is being flashed ({busy[0]['component']} {busy[0]['state']})"
+        return None
 
     def _stopped(self, row, outcome, result):
         if outcome.code not in GO_ON_CODES:
@@ -396,11 +419,3 @@ def group_limits(groups, text):
     for group in groups.values():
         sizes[group] = sizes.get(group, 0) + 1
     return {group: limit_of(text, size) for group, size in sizes.items()}
-
-
-def plan_of_result(result):
-    """The core Plan of a result's components, for those who print it."""
-    return Plan.between(
-        {name: row["running"] for name, row in result["components"].items()},
-        {name: row["wanted"] for name, row in result["components"].items()},
-    )
