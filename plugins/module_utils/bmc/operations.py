@@ -11,6 +11,7 @@ from .media import MEDIA_TYPES, media
 from .power import POWER_ACTIONS, plan_power, power
 from .reset import RESET_TYPES, reset
 from .result import Result
+from .settings import settings
 
 __all__ = [
     "BOOT_TARGETS",
@@ -37,4 +38,5 @@ __all__ = [
     "power",
     "redfish_info",
     "reset",
+    "settings",
 ]

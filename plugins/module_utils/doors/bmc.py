@@ -6,7 +6,7 @@ import json
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..bmc import operations, update
+from ..bmc import operations
 from ..bmc.endpoint import DEFAULT_PORT, Endpoint
 from ..core.errors import BaremetalError, InvalidInput
 
@@ -135,11 +135,6 @@ def _info(endpoint, params, check, fence):
     }
 
 
-def _firmware_info(endpoint, params, check, fence):
-    found = update.info(endpoint, _limit(params, 300.0))
-    return {"changed": False, "source": "redfish", "bmc_warnings": found.pop("warnings"), **found}
-
-
 def _power(endpoint, params, check, fence):
     fallback = None if params["fallback"] == "none" else params["fallback"]
     return operations.power(
@@ -243,7 +238,6 @@ def _settings(endpoint, params, check, fence):
 MODULES = {
     "bmc_info": (INFO, _info, {}),
     "bmc_power": (POWER, _power, {}),
-    "bmc_firmware_info": ({}, _firmware_info, {}),
     "bmc_boot": (BOOT, _boot, {}),
     "bmc_virtual_media": (VIRTUAL_MEDIA, _virtual_media, {"required_if": [["state", "inserted", ["image"]]]}),
     "bmc_log": (LOG, _log, {"required_if": [["state", "cleared", ["logs"]]]}),

@@ -1,0 +1,384 @@
+# Settings of the BMC itself: name, time servers, name servers, IPMI over LAN, where events go; and the secure boot state of its server.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from ..core.deadline import Deadline
+from ..core.errors import InvalidInput, Unsupported
+from ..core.plan import Change, Plan
+from . import connect, transform
+from .endpoint import check_seconds
+from .errors import AnswerLost, HttpError
+from .result import Result, known_identity, read_until
+
+NAMES = ("hostname", "ntp_servers", "ntp_enabled", "dns_servers", "ipmi_over_lan", "secure_boot", "event_destinations")
+EVENT_PROTOCOLS = ("Redfish", "SyslogUDP", "SyslogTCP", "SyslogTLS")
+# What BMCs put in the places of a list that are empty.
+EMPTY = ("", "0.0.0.0", "::", "(null)", "none", "null")
+VERIFY_S = 60.0
+
+
+# ---- pure ---------------------------------------------------------------------------------------------------------------------------------
+def real_items(value):
+    """The entries of a list of addresses or names without the fillers."""
+    return [item.strip() for item in transform.strings(value) if item.strip().lower() not in EMPTY]
+
+
+def same_destination(one, other):
+    def plain(text):
+        text = str(text or "").strip().lower().rstrip("/")
+        return text.split("://", 1)[-1] if text.startswith("syslog://") else text
+
+    return plain(one) == plain(other)
+
+
+def event_word(item):
+    return f"{item['protocol']} {item['destination']}"
+
+
+def plan_settings(have, wanted):
+    """Pure: the Plan between what the BMC has (`facts`) and the options that were given (None: not asked)."""
+    changes = []
+    for name in NAMES[:-1]:
+        if wanted.get(name) is not None:
+            changes.append(Change(name, have.get(name), wanted[name]))
+    for item in wanted.get("event_destinations") or ():
+        found = next(
+            (
+                one
+                for one in have["event_destinations"]
+                if same_destination(one["destination"], item["destination"]) and one["protocol"] == item["protocol"]
+            ),
+            None,
+        )
+        before = event_word(found) if found else None
+        changes.append(
+            Change(
+                f"event {event_word(item)}",
+                before,
+                before
+                if found and item["state"] == "present"
+                else (event_word(item) if item["state"] == "present" else None),
+            )
+        )
+    return Plan(changes)
+
+
+def clean(options, host=None):
+    """The options in their normal form; InvalidInput names the wrong one."""
+    wanted = {name: options.get(name) for name in NAMES}
+    for name in ("ntp_servers", "dns_servers"):
+        if wanted[name] is not None:
+            wanted[name] = [str(item).strip() for item in wanted[name] if str(item).strip()]
+    events = []
+    for item in wanted["event_destinations"] or ():
+        entry = {
+            "protocol": "Redfish",
+            "state": "present",
+            "context": "",
+            **{key: value for key, value in item.items() if value is not None},
+        }
+        if (
+            not entry.get("destination")
+            or entry["protocol"] not in EVENT_PROTOCOLS
+            or entry["state"] not in ("present", "absent")
+        ):
+            raise InvalidInput(
+                "an event destination cannot be read",
+                host=host,
+                thing="event_destinations",
+                wanted="destination, protocol (" + ", ".join(EVENT_PROTOCOLS) + "), state (present or absent)",
+                seen=item,
+            )
+        events.append(entry)
+    wanted["event_destinations"] = events or None
+    if all(value is None for value in wanted.values()):
+        raise InvalidInput(
+            "there is nothing to set", host=host, thing="settings", wanted=" or ".join(NAMES), seen="none of them"
+        )
+    return wanted
+
+
+# ---- the operation --------------------------------------------------------------------------------------------------------------------------
+def settings(endpoint, options, deadline_s=120.0, check=False, fence=None, interval=1.0):
+    """Set what `options` (NAMES) says and leave the rest. The secure boot state is taken by the server's next start (`reboot_required`)."""
+    check_seconds("timeout", deadline_s, endpoint.label)
+    wanted = clean(options, endpoint.label)
+    if endpoint.protocol == "ipmi":
+        raise Unsupported(
+            "these settings need Redfish",
+            host=endpoint.label,
+            thing="bmc_protocol",
+            wanted="redfish",
+            seen="ipmi",
+            next_step="use bmc_protocol: redfish for this task",
+        )
+    deadline = Deadline(deadline_s, "the settings of the BMC", host=endpoint.label)
+    with connect(endpoint, deadline, fence) as client:
+        client.login()
+        places = _Places(client, wanted)
+        have = places.facts()
+        plan = plan_settings(have, wanted)
+        asked = [name for name in NAMES if wanted[name] is not None]
+        result = Result(
+            plan.changed, plan, {name: have.get(name) for name in asked}, warnings=client.warnings, source=client.source
+        )
+        result.after = _after(have, wanted, asked)
+        if plan.changed and not check:
+            _apply(client, places, have, wanted, {change.thing for change in plan.changes})
+            have = _verify(client, places, wanted, deadline, interval)
+        result.more = {"reboot_required": places.waits_for_reboot(wanted)}
+        result.bmc = known_identity(client)
+        return result
+
+
+def _after(have, wanted, asked):
+    after = {name: wanted[name] for name in asked if name != "event_destinations"}
+    if "event_destinations" in asked:
+        gone = [item for item in wanted["event_destinations"] if item["state"] == "absent"]
+        kept = [
+            {"protocol": one["protocol"], "destination": one["destination"]}
+            for one in have["event_destinations"]
+            if not any(
+                same_destination(one["destination"], item["destination"]) and one["protocol"] == item["protocol"]
+                for item in gone
+            )
+        ]
+        for item in wanted["event_destinations"]:
+            if item["state"] == "present" and not any(
+                same_destination(one["destination"], item["destination"]) and one["protocol"] == item["protocol"]
+                for one in kept
+            ):
+                kept.append({"protocol": item["protocol"], "destination": item["destination"]})
+        after["event_destinations"] = kept
+    return after
+
+
+class _Places:
+    """The resources that hold these settings; only those that are asked for are read."""
+
+    def __init__(self, client, wanted):
+        self.client, self.wanted = client, wanted
+        self.network = self.nic = self.secure = None
+        self.network_uri = self.nic_uri = self.secure_uri = None
+        if any(wanted[name] is not None for name in ("ntp_servers", "ntp_enabled", "ipmi_over_lan", "hostname")):
+            self.network_uri = self._link(client.manager(), "NetworkProtocol", needed=wanted["hostname"] is None)
+        if any(wanted[name] is not None for name in ("dns_servers", "hostname")):
+            self.nic_uri = self._find_nic()
+        if wanted["secure_boot"] is not None:
+            self.secure_uri = self._link(client.system(), "SecureBoot", needed=True)
+
+    def _link(self, owner, name, needed):
+        uri = transform.link(owner, name)
+        if not uri and needed:
+            raise Unsupported(
+                "the BMC does not show this by Redfish",
+                host=self.client.endpoint.label,
+                thing=name,
+                wanted=f"a link {name} of {transform.text(owner, '@odata.id')}",
+                seen="none",
+                next_step="set it on the BMC's web page, or update its firmware",
+            )
+        return uri or None
+
+    def _find_nic(self):
+        """The manager's interface that we talk to; else the first that is switched on and is no link to the host."""
+        found = self.client.members(
+            transform.link(self.client.manager(), "EthernetInterfaces"), "the interfaces of the BMC"
+        )
+        found = [item for item in found if transform.text(item, "@odata.id")]
+        for item in found:
+            addresses = [
+                transform.text(entry, "Address")
+                for key in ("IPv4Addresses", "IPv6Addresses")
+                for entry in item.get(key) or ()
+                if isinstance(entry, dict)
+            ]
+            if self.client.endpoint.address in addresses:
+                return transform.text(item, "@odata.id")
+        inner = ("tohost", "usb", "host", "hmc")
+        outer = [
+            item
+            for item in found
+            if item.get("InterfaceEnabled") is not False
+            and not any(word in transform.text(item, "Id").lower() for word in inner)
+        ]
+        if not outer and not found:
+            raise Unsupported(
+                "the BMC shows no interface of its own",
+                host=self.client.endpoint.label,
+                thing="EthernetInterfaces",
+                wanted="one of the manager",
+                seen="none",
+                next_step="set it on the BMC's web page",
+            )
+        return transform.text((outer or found)[0], "@odata.id")
+
+    def facts(self):
+        """{name: value} of what was asked for."""
+        client, wanted, found = self.client, self.wanted, {"event_destinations": []}
+        if self.network_uri:
+            self.network = client.get(self.network_uri)
+            ntp = transform.dig(self.network, "NTP")
+            found["ntp_servers"] = real_items(transform.dig(ntp, "NTPServers"))
+            found["ntp_enabled"] = transform.dig(ntp, "ProtocolEnabled")
+            found["ipmi_over_lan"] = transform.dig(self.network, "IPMI", "ProtocolEnabled")
+            found["hostname"] = transform.text(self.network, "HostName") or None
+        if self.nic_uri:
+            self.nic = client.get(self.nic_uri)
+            found["dns_servers"] = real_items(self.nic.get(self._dns_key()))
+            if transform.text(self.nic, "HostName"):
+                found["hostname"] = transform.text(self.nic, "HostName")
+        if self.secure_uri:
+            self.secure = client.get(self.secure_uri)
+            later = transform.link(self.secure, "@Redfish.Settings", "SettingsObject")
+            place = client.optional(later, None) if later else None
+            found["secure_boot"] = transform.dig(
+                place if place and "SecureBootEnable" in place else self.secure, "SecureBootEnable"
+            )
+        if wanted["event_destinations"]:
+            found["event_destinations"] = self.subscriptions()
+        self._refuse_absent(found)
+        return found
+
+    def _refuse_absent(self, found):
+        for name, key, place in (
+            ("ntp_servers", "NTP", self.network),
+            ("ntp_enabled", "NTP", self.network),
+            ("ipmi_over_lan", "IPMI", self.network),
+        ):
+            if self.wanted[name] is not None and not isinstance(transform.dig(place, key), dict):
+                raise Unsupported(
+                    "the BMC does not show this by Redfish",
+                    host=self.client.endpoint.label,
+                    thing=name,
+                    wanted=f"{key} in {self.network_uri}",
+                    seen="none",
+                    next_step="set it on the BMC's web page (iLO keeps time servers in a place of its own), or update its firmware",
+                )
+
+    def _dns_key(self):
+        return "StaticNameServers" if "StaticNameServers" in self.nic else "NameServers"
+
+    def collection(self):
+        client = self.client
+        service = client.optional(transform.link(client.root(), "EventService"), None) or {}
+        uri = transform.link(service, "Subscriptions")
+        if not uri:
+            raise Unsupported(
+                "the BMC has no event service",
+                host=client.endpoint.label,
+                thing="event_destinations",
+                wanted="EventService/Subscriptions",
+                seen="none",
+                next_step="use SNMP or syslog on the BMC's web page",
+            )
+        return uri
+
+    def subscriptions(self):
+        return [
+            {
+                "uri": transform.text(item, "@odata.id"),
+                "destination": transform.text(item, "Destination"),
+                "protocol": transform.text(item, "Protocol") or "Redfish",
+            }
+            for item in self.client.members(self.collection(), "the event destinations")
+            if transform.text(item, "Destination")
+        ]
+
+    def waits_for_reboot(self, wanted):
+        """The secure boot state that runs is another than the one that is set."""
+        if wanted["secure_boot"] is None or self.secure is None:
+            return False
+        now = transform.text(self.secure, "SecureBootCurrentBoot")
+        return bool(now) and (now == "Enabled") is not wanted["secure_boot"]
+
+
+def _apply(client, places, have, wanted, things):
+    body = {}
+    ntp = {}
+    if "ntp_servers" in things:
+        ntp["NTPServers"] = wanted["ntp_servers"]
+    if "ntp_enabled" in things:
+        ntp["ProtocolEnabled"] = wanted["ntp_enabled"]
+    if ntp:
+        body["NTP"] = ntp
+    if "ipmi_over_lan" in things:
+        body["IPMI"] = {"ProtocolEnabled": wanted["ipmi_over_lan"]}
+    nic = {}
+    if "hostname" in things:
+        if places.nic is not None and "HostName" in places.nic:
+            nic["HostName"] = wanted["hostname"]
+        else:
+            body["HostName"] = wanted["hostname"]
+    if "dns_servers" in things:
+        nic[places._dns_key()] = wanted["dns_servers"]
+        if transform.dig(places.nic, "DHCPv4", "UseDNSServers") is True:
+            nic["DHCPv4"] = {"UseDNSServers": False}
+    try:
+        if nic:
+            client.patch(places.nic_uri, nic)
+        if "secure_boot" in things:
+            later = transform.link(places.secure, "@Redfish.Settings", "SettingsObject")
+            client.patch(later or places.secure_uri, {"SecureBootEnable": wanted["secure_boot"]})
+        for item in wanted["event_destinations"] or ():
+            if f"event {event_word(item)}" in things:
+                _event(client, places, have, item)
+        # The protocols last: who switches IPMI or the network off may lose the BMC for a moment.
+        if body:
+            client.patch(places.network_uri, body)
+    except AnswerLost:
+        client.warnings.append("the answer to a change of the settings was lost; they were read instead")
+
+
+def _event(client, places, have, item):
+    if item["state"] == "absent":
+        for one in have["event_destinations"]:
+            if same_destination(one["destination"], item["destination"]) and one["protocol"] == item["protocol"]:
+                client.delete(one["uri"])
+        return
+    body = {"Destination": item["destination"], "Protocol": item["protocol"], "Context": item["context"] or "aicluster"}
+    if item["protocol"] == "Redfish":
+        body["EventFormatType"] = "Event"
+    else:
+        body["SubscriptionType"] = "Syslog"
+    collection = places.collection()
+    for _unused in range(3):
+        try:
+            client.post(collection, body)
+            return
+        except HttpError as error:
+            # Services before 1.5 know neither, and some want EventTypes instead.
+            named = [
+                name
+                for name in ("EventFormatType", "SubscriptionType", "Context")
+                if name in body and error.names(name)
+            ]
+            needs_types = error.status == 400 and "EventTypes" not in body and error.names("EventTypes")
+            if error.status != 400 or not (named or needs_types):
+                raise
+            for name in named:
+                body.pop(name)
+            if needs_types:
+                body["EventTypes"] = ["Alert"]
+
+
+def _verify(client, places, wanted, deadline, interval):
+    def describe(have):
+        rest = plan_settings(have, wanted)
+        return ", ".join(f"{change.thing}: {change.before}" for change in rest.changes)
+
+    return read_until(
+        client,
+        Deadline(min(VERIFY_S, deadline.remaining()), "the settings of the BMC", host=client.endpoint.label),
+        places.facts,
+        lambda have: not plan_settings(have, wanted).changed,
+        thing="settings of the BMC",
+        wanted=", ".join(
+            f"{name}: {value}" for name, value in wanted.items() if value is not None and name != "event_destinations"
+        )
+        or "the event destinations",
+        message="the BMC accepted the settings but does not show them",
+        next_step="some need a restart of the BMC (bmc_reset), others are decided by DHCP; look at its web page",
+        interval=interval,
+        describe=describe,
+    )
