@@ -55,15 +55,16 @@ options:
     default: verify
   bmc_ipmi_privilege:
     description:
-      - Privilege that an IPMI session asks for. Some BMCs refuse V(administrator) to an account that has less; what the privilege does not allow is then refused
-        before anything is sent.
+      - Privilege that an IPMI session asks for. Some BMCs refuse V(administrator) to an account that has less;
+        what the privilege does not allow is then refused before anything is sent.
       - Default is the host variable of the same name.
     type: str
     choices: [user, operator, administrator]
     default: administrator
   bmc_ipmi_cipher_suite:
     description:
-      - IPMI cipher suite. V(auto) offers 17 (SHA-256) and takes 3 (SHA-1) where the BMC has no 17. Suites without authentication or encryption, and IPMI 1.5, are never used.
+      - IPMI cipher suite. V(auto) offers 17 (SHA-256) and takes 3 (SHA-1) where the BMC has no 17.
+      - Suites without authentication or encryption, and IPMI 1.5, are never used.
       - Default is the host variable of the same name.
     type: str
     choices: [auto, "3", "17"]
