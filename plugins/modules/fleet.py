@@ -52,7 +52,7 @@ options:
     elements: str
   skip_held:
     description:
-      - Leave out nodes that somebody holds.
+      - Leave out nodes that somebody holds and nodes in maintenance.
     type: bool
     default: false
   variables:
@@ -154,25 +154,20 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Switch on, rack by rack and PDU by PDU
-  hosts: nodes
-  gather_facts: false
-  tasks:
-    - name: All nodes that are ready for it
-      aicluster.baremetal.fleet:
-        operation: power
-        options:
-          state: "on"
-        states: [available]
-        stagger:
-          - {by: aicluster_rack, batch: 8, pause: 5}
-          - {by: pdus, batch: 2, pause: 2}
-        max_fail_percentage: 5
-      run_once: true
-      register: fleet_result
-
-- name: Fail the hosts that failed
-  ansible.builtin.import_playbook: aicluster.baremetal.fleet_failures
+# The last task of its play; the next line of the playbook is `- ansible.builtin.import_playbook: aicluster.baremetal.fleet_failures`,
+# which fails exactly the hosts that failed here.
+- name: Switch on all nodes that are ready for it, rack by rack and PDU by PDU
+  aicluster.baremetal.fleet:
+    operation: power
+    options:
+      state: "on"
+    states: [available]
+    stagger:
+      - {by: aicluster_rack, batch: 8, pause: 5}
+      - {by: pdus, batch: 2, pause: 2}
+    max_fail_percentage: 5
+  run_once: true
+  register: fleet_result
 
 - name: Read ten thousand inventories into a file and the registry
   aicluster.baremetal.fleet:
