@@ -9,7 +9,7 @@ short_description: One operation on the BMCs of many nodes, in one task and one 
 version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
-  - Does what M(aicluster.baremetal.bmc_power), M(aicluster.baremetal.bmc_boot), M(aicluster.baremetal.bmc_info) or M(aicluster.baremetal.bmc_account) does
+  - Does what M(aicluster.baremetal.bmc_power), M(aicluster.baremetal.bmc_info) and the other modules of single BMCs do
     for one node, for all hosts of the batch at once. The same operations with the same options and the same result for each host, at a hundredth of the cost.
   - Runs once for all hosts. Ansible fills in the arguments of such a task with the values of the first host, so it takes B(names) of host variables
     and reads each host's own values inside. Nothing that differs between hosts may be given as a template.
@@ -28,7 +28,7 @@ options:
       - A host passes V(health) only when everything that was asked for was said and is accepted. Nothing said is the outcome C(could_not_test), and fails.
     type: str
     required: true
-    choices: [account, boot, health, info, power]
+    choices: [account, bios, boot, firmware_info, health, info, log, power, reset, settings, virtual_media]
   options:
     description:
       - The options of the operation, as in the module of that name, the same for all hosts.
@@ -58,7 +58,8 @@ options:
   variables:
     description:
       - Names of the host variables to read, where they are not the usual ones. Keys are C(address), C(port), C(protocol), C(credential), C(fingerprint),
-        C(ca_path), C(tls), C(system_id), C(attempt), C(fencing). The usual ones are C(bmc_address) and so on, C(aicluster_attempt), C(aicluster_fencing).
+        C(ca_path), C(tls), C(system_id), C(ipmi_privilege), C(ipmi_cipher_suite), C(attempt), C(fencing).
+      - The usual ones are C(bmc_address) and so on, C(aicluster_attempt), C(aicluster_fencing).
     type: dict
     default: {}
   concurrency:
@@ -69,7 +70,7 @@ options:
     default: 200
   timeout:
     description:
-      - Seconds for one BMC. By default 300 for V(power), 120 for V(info), else 60.
+      - Seconds for one BMC. By default 1800 for V(bios), 600 for V(reset), 300 for V(power) and V(firmware_info), else 60 to 180.
     type: float
   deadline:
     description:

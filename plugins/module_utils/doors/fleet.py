@@ -19,11 +19,18 @@ HEALTH = {
 # operation: (module whose options and function it has, or None; seconds for one BMC unless the task says so)
 OPERATIONS = {
     "account": ("bmc_account", 60.0),
+    "bios": ("bmc_bios", 1800.0),
     "boot": ("bmc_boot", 60.0),
+    "firmware_info": ("bmc_firmware_info", 300.0),
     "health": (None, 60.0),
     "info": ("bmc_info", 120.0),
+    "log": ("bmc_log", 120.0),
     "power": ("bmc_power", 300.0),
+    "reset": ("bmc_reset", 600.0),
+    "settings": ("bmc_settings", 120.0),
+    "virtual_media": ("bmc_virtual_media", 180.0),
 }
+SECRETS = ("bmc_password", "password", "image_password")
 
 
 def usual_seconds(operation):
@@ -58,12 +65,26 @@ def check_options(operation, given, later=()):
             thing=", ".join(both),
             wanted="either in options or in options_from",
             seen="both",
-            next_step="leave one out",
         )
-    spec = {
-        name: {k: v for k, v in rule.items() if k != "required"} if name in later else rule
-        for name, rule in spec.items()
-    }
+    if later:
+        # What belongs together is judged when each host's own values are there; what is wrong for all is said before anything is sent.
+        more = {}
+        spec = {name: {**rule, "required": False} if name in later else rule for name, rule in spec.items()}
+    found = _validated(operation, spec, more, given)
+    if found.get("profile"):
+        # Read once and not for each host.
+        found["attributes"] = {**bmc.read_profile(found["profile"]), **(found["attributes"] or {})}
+        found["profile"] = None
+    return found
+
+
+def host_options(operation, options, own):
+    """The options of one host: those of all and its own values, validated together."""
+    spec, more = option_spec(operation)
+    return _validated(operation, spec, more, {**options, **own})
+
+
+def _validated(operation, spec, more, given):
     checked = ArgumentSpecValidator(spec, **more).validate(
         {key: value for key, value in given.items() if value is not None}
     )
@@ -73,7 +94,6 @@ def check_options(operation, given, later=()):
             thing=f"options of {operation}",
             wanted=f"the options of {OPERATIONS[operation][0] or 'the health gate'}",
             seen=", ".join(sorted(given)) or "none",
-            next_step="correct the options",
         )
     return checked.validated_parameters
 
@@ -88,4 +108,4 @@ def call(operation, params, host, seconds, check, diff, before_write, watch=None
     else:
         found = bmc.MODULES[module][1](endpoint, params, check, before_write)
     result = found if isinstance(found, dict) else found.as_result(diff)
-    return Redactor([params.get("bmc_password"), params.get("password")])(result)
+    return Redactor([params.get(name) for name in SECRETS])(result)

@@ -88,10 +88,12 @@ def update(
     check=False,
     tell=None,
     owner=None,
+    begin=None,
 ):
     """Bring one node to its baseline; returns a result dict (changed, state, plan, diff, steps, msg, ...), `failed` with `error` where it is not there.
 
     `fence` is called before each write, beside the plan's own claim. `attempt`: (id, fencing number) for steps and evidence. With `check` nothing is written.
+    `begin()` is called when something is going to be sent, and returns the attempt to do it in.
     """
     options, images = options or Options(), images or Store()
     if endpoint.protocol != "redfish":
@@ -104,14 +106,19 @@ def update(
             next_step="update this server in-band or by the vendor's own tool",
         )
     row = registry.node(node)
-    return _Run(endpoint, registry, row, baseline, options, images, actor, fence, attempt, check, tell, owner).run()
+    return _Run(
+        endpoint, registry, row, baseline, options, images, actor, fence, attempt, check, tell, owner, begin
+    ).run()
 
 
 class _Run:
-    def __init__(self, endpoint, registry, row, baseline, options, images, actor, fence, attempt, check, tell, owner):
+    def __init__(
+        self, endpoint, registry, row, baseline, options, images, actor, fence, attempt, check, tell, owner, begin
+    ):
         self.endpoint, self.registry, self.row, self.baseline = endpoint, registry, row, baseline
         self.options, self.images, self.actor, self.fence = options, images, actor, fence
         self.attempt, self.check, self.tell, self.owner = attempt or (None, None), check, tell, owner
+        self.begin = begin
         self.node, self.journal = row["serial"], None
 
     def run(self):
@@ -129,6 +136,8 @@ class _Run:
                 return result
             if refused:
                 return {**result, "changed": False, **refused.as_result()}
+            if self.begin:
+                self.attempt = self.begin()
             if row is None:
                 row = self._save(plan, port)
             return self._carry_out(plan, row, port, result)
@@ -138,6 +147,8 @@ class _Run:
             self.journal.check()
         if self.fence:
             self.fence()
+        if self.begin and self.attempt[1] is not None:
+            self.registry.check_fence(self.node, self.attempt[1])
 
     def _right_server(self, port):
         seen = port.identity()
@@ -216,8 +227,7 @@ class _Run:
             if step.path == "bmc":
                 self.images.get(step.image, fetch=bool(self.images.cache) or not step.image.get("url"))
         before = {"health": port.health(), "power": port.power()}
-        if self.fence:
-            self.fence()
+        self._before_write()
         return self.registry.save_firmware_plan(self.node, plan.as_dict(), self.actor, self.owner, before)
 
     # ---- doing it -------------------------------------------------------------------------------------------------------------------------
@@ -385,6 +395,78 @@ def _steps(plan, records):
             }
         )
     return found
+
+
+class NotTaken(BaremetalError):
+    """The stage does not take this node now; nothing is wrong with it."""
+
+    code = "not_taken"
+
+
+def update_in_stage(
+    endpoint, registry, node, baseline, options, *, states=("available",), actor="", check=False, **more
+):
+    """`update` as the stage firmware: the node is taken only when there is something to send, and given back with what came of it.
+
+    Nodes in another state than `states` are left alone (`skipped`), but for those that a dead controller left behind, and failed ones with `retry`.
+    """
+    state = registry.node(node)["state"]
+    taken = {}
+
+    def begin():
+        begun = registry.begin(node, "firmware", more.get("owner"), actor=actor, retry_failed=options.retry)
+        if not begun.selected:
+            raise NotTaken(begun.reason, host=str(node), thing="stage firmware")
+        taken["attempt"] = (begun.attempt, begun.fencing)
+        return taken["attempt"]
+
+    if state not in {*states, "updating", *(("updating_failed",) if options.retry else ())}:
+        return _left_alone(f"its state is {state}")
+    if state in ("updating", "updating_failed") and not check:
+        # left behind: it is ours to end, also where nothing is left to send
+        try:
+            begin()
+        except NotTaken as error:
+            return _left_alone(error.message)
+        more["attempt"] = taken["attempt"]
+    elif check:
+        look = registry.begin(node, "firmware", actor=actor, retry_failed=options.retry, check=True)
+        if not look.selected:
+            return _left_alone(look.reason)
+    try:
+        result = update(
+            endpoint,
+            registry,
+            node,
+            baseline,
+            options,
+            actor=actor,
+            check=check,
+            begin=(lambda: taken.get("attempt") or begin()),
+            **more,
+        )
+    except NotTaken as error:
+        return _left_alone(error.message)
+    except BaremetalError as error:
+        result = error.with_host(str(node)).as_result()
+    if "attempt" in taken:
+        _give_back(registry, node, taken["attempt"], result, actor)
+    return result
+
+
+def _left_alone(reason):
+    return {"changed": False, "skipped": True, "state": "left_alone", "msg": reason}
+
+
+def _give_back(registry, node, attempt, result, actor):
+    """End the attempt. One that somebody else took over is not ours to end; one that waits or lost its BMC stays open for the next run."""
+    code = (result.get("error") or {}).get("code")
+    if code == "fenced_out" or code in GO_ON_CODES:
+        return
+    if result.get("failed"):
+        registry.finish(node, *attempt, FAIL, actor, reason=str(result.get("msg"))[:500])
+    else:
+        registry.finish(node, *attempt, PASS, actor)
 
 
 # ---- many nodes ---------------------------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ VARIABLES = {
     "ca_path": "bmc_ca_path",
     "tls": "bmc_tls",
     "system_id": "bmc_system_id",
+    "ipmi_privilege": "bmc_ipmi_privilege",
+    "ipmi_cipher_suite": "bmc_ipmi_cipher_suite",
     "attempt": "aicluster_attempt",
     "fencing": "aicluster_fencing",
 }

@@ -351,3 +351,80 @@ def test_limits_that_make_no_sense(text):
 def test_group_limits():
     groups = {f"gpu{number:02d}": "r1" if number <= 20 else "r2" for number in range(1, 24)}
     assert subject.group_limits(groups, "10%") == {"r1": 2, "r2": 1}
+
+
+def in_stage(site, check=False, **options):
+    return subject.update_in_stage(
+        Endpoint(**site.endpoint()),
+        site.registry,
+        "gpu01",
+        files.load(str(site.baseline_path)),
+        subject.Options(limits=Limits(**QUICK), **options),
+        states=("manageable", "available"),
+        actor="test",
+        check=check,
+    )
+
+
+def test_the_stage(site):
+    assert in_stage(site, check=True)["changed"] and site.registry.node("gpu01")["state"] == "manageable"
+    result = in_stage(site)
+    assert result["changed"] and site.running == WANTED and site.registry.node("gpu01")["state"] == "available"
+    attempt = site.registry.attempts("gpu01")[-1]
+    assert (attempt["stage"], attempt["outcome"]) == ("firmware", "pass")
+    assert "active" in {step["detail"].rsplit(" ", 1)[-1] for step in site.registry.steps(attempt["id"])}
+    rows = len(site.registry.audit_rows())
+    assert not in_stage(site)["changed"] and len(site.registry.audit_rows()) == rows
+
+
+def test_the_stage_fails_and_is_retried(site):
+    site.lab.set_behaviour("gpu01", task_fails=True)
+    result = in_stage(site)
+    assert result["failed"] and site.registry.node("gpu01")["state"] == "updating_failed"
+    assert "could not write the image" in site.registry.why("gpu01")[0]["text"]
+    assert in_stage(site)["skipped"]
+    site.lab.reset_behaviour("gpu01")
+    assert in_stage(site, retry=True)["changed"]
+    assert site.registry.node("gpu01")["state"] == "available" and site.running == WANTED
+
+
+def test_the_stage_leaves_alone_what_is_not_its_own(site):
+    site.registry.hold("gpu01", "me", "I look at it", "tomorrow", actor="me")
+    assert in_stage(site)["msg"].startswith("held by me")
+    assert in_stage(site, check=True)["skipped"]
+    site.registry.release("gpu01", "me", "me")
+    site.registry.save_node("S7", "test", name="gpu07")
+    assert site.arrived == {} and site.registry.firmware_plan("gpu01") is None
+
+
+def test_a_reset_by_hand_leaves_the_attempt_open(site):
+    site.lab.set_behaviour("gpu01", reset_types=["On", "ForceOff", "PowerCycle"])
+    original = subject.RedfishUpdater._action
+    subject.RedfishUpdater._action = staticmethod(lambda *_unused: None)
+    try:
+        result = in_stage(site)
+    finally:
+        subject.RedfishUpdater._action = original
+    assert result["error"]["code"] == "awaiting_activation" and "ac_cycle" in result["msg"]
+    assert (
+        site.registry.node("gpu01")["state"] == "updating"
+        and site.registry.evidence("gpu01")[-1]["outcome"] == "could_not_test"
+    )
+    sent = site.arrived
+    site.lab.control.call("cut_power", node="gpu01")
+    site.lab.wait("gpu01", lambda state: state["firmware"]["CPLD"] == "2.0")
+    assert in_stage(site)["state"] == "active"
+    assert site.arrived == sent and site.registry.node("gpu01")["state"] == "available"
+
+
+def test_siblings_in_one_chassis(site):
+    site.write(cpld={"siblings": "chassis"})
+    site.registry.save_node("S2", "test", name="gpu02", state="manageable")
+    begun = site.registry.begin("gpu02", "firmware", actor="x")
+    site.registry.finish("gpu02", begun.attempt, begun.fencing, "pass", "x")
+    site.registry.begin("gpu02", "deploy", actor="x")
+    result = site.run(siblings=["gpu01", "gpu02"])
+    assert (
+        result["error"]["code"] == "awaiting_activation" and "gpu02 in the same chassis is deploying" in result["msg"]
+    )
+    assert site.running == {"BMC": "2.0", "BIOS": "2.0", "CPLD": "1.0"}

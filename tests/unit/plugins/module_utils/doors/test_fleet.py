@@ -1,0 +1,75 @@
+# The door of fleet: options are those of the per-host modules, wrong ones are said before anything is sent, and the result is the same as the module's.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import bmc, fleet
+from bmc_simulator import testing
+
+
+def test_options_are_the_modules_with_their_defaults():
+    assert fleet.check_options("power", {"state": "on"}) == {
+        "state": "on",
+        "fallback": "none",
+        "graceful_timeout": 120.0,
+    }
+    assert fleet.check_options("health", {})["accepted"] == ["OK"]
+    for name, (module, seconds) in fleet.OPERATIONS.items():
+        assert seconds > 0 and (module is None or module in bmc.MODULES), name
+
+
+@pytest.mark.parametrize(
+    "operation, given, later, words",
+    [
+        ("power", {}, (), "state"),
+        ("power", {"state": "sideways"}, (), "sideways"),
+        ("power", {"state": "on", "bmc_address": "10.0.0.1"}, (), "bmc_address"),
+        ("log", {"state": "cleared"}, (), "logs"),
+        ("account", {"username": "u", "credential": "a"}, ("credential",), "twice"),
+        ("account", {}, ("credential",), "username"),
+        ("account", {"username": "u"}, ("nonsense",), "nonsense"),
+    ],
+)
+def test_wrong_options_are_said_at_once(operation, given, later, words):
+    with pytest.raises(InvalidInput) as caught:
+        fleet.check_options(operation, given, later)
+    assert words in str(caught.value)
+
+
+def test_each_hosts_own_values_are_checked_with_the_rest():
+    options = fleet.check_options("boot", {}, ("target",))
+    assert fleet.host_options("boot", options, {"target": "pxe"})["target"] == "pxe"
+    for wrong in ("nowhere", None):
+        with pytest.raises(InvalidInput):
+            fleet.host_options("boot", options, {"target": wrong})
+
+
+def test_a_profile_is_read_once(tmp_path):
+    path = tmp_path / "profile.yml"
+    path.write_text("attributes: {A: 1, B: 2}\n")
+    found = fleet.check_options("bios", {"profile": str(path), "attributes": {"B": 3}})
+    assert found["attributes"] == {"A": 1, "B": 3} and found["profile"] is None
+
+
+def test_the_result_is_the_modules():
+    with testing.running(1) as lab:
+        it = lab["gpu01"]
+        params = {
+            **fleet.check_options("boot", {"target": "pxe"}),
+            **dict.fromkeys(bmc.CONNECTION),
+            "bmc_address": it.address,
+            "bmc_port": it.port,
+            "bmc_username": it.username,
+            "bmc_password": it.password,
+            "bmc_fingerprint": it.fingerprint,
+        }
+        one = bmc.execute("bmc_boot", params, True, True, None, "gpu01")
+        many = fleet.call("boot", params, "gpu01", 30.0, True, True, None)
+        assert many == one and many["changed"]
+        found = fleet.call(
+            "health", {**params, **fleet.check_options("health", {"power": "on"})}, "gpu01", 30.0, False, False, None
+        )
+        assert found["failed"] and found["error"]["code"] == "health_gate" and found["outcome"] == "fail"
+        assert [item["outcome"] for item in found["items"]] == ["pass", "fail"]
