@@ -260,7 +260,7 @@ class RedfishUpdater:
                 thing=f"firmware {step.component}",
                 wanted=" or ".join(wanted),
                 seen=", ".join(offered) or "nothing",
-                next_step="this BMC only pulls: give firmware_image_server, an address of this machine that it can reach"
+                next_step="this BMC only pulls: give image_server, an address of this machine that it can reach"
                 if pull_only
                 else "update it in-band, or by the vendor's own tool",
                 code="no_update_method",

@@ -47,7 +47,7 @@ class Store:
                 "the image is only known by its address, and there is no directory to fetch it into",
                 thing=f"image {image['url']}",
                 wanted="a cache directory",
-                next_step="give firmware_cache, or put the file beside the baseline and name it by path",
+                next_step="give image_cache, or put the file beside the baseline and name it by path",
             )
         path = os.path.join(self.cache, image["sha256"][:16] + "-" + os.path.basename(image["url"].split("?")[0]))
         if not os.path.exists(path):

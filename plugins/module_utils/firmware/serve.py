@@ -50,10 +50,10 @@ class ImageServer:
         except OSError as error:
             raise InvalidInput(
                 "the image server cannot use this address",
-                thing=f"firmware_image_server {self.address} port {self.port}",
+                thing=f"image_server {self.address} port {self.port}",
                 wanted="an address of this machine that the BMCs reach, and a free port",
                 seen=error.strerror or error,
-                next_step="correct firmware_image_server",
+                next_step="correct image_server",
             ) from None
         self._server.files = self._files
         self._thread = threading.Thread(target=self._server.serve_forever, name="firmware-images", daemon=True)

@@ -166,7 +166,7 @@ def test_method_by_what_is_offered(lab, updater, picture):
     lab.set_behaviour("gpu01", update_methods=["push", "simple"])
     assert updater.method(step) == "push"
     lab.set_behaviour("gpu01", update_methods=["simple"])
-    with pytest.raises(Unsupported, match="firmware_image_server") as caught:
+    with pytest.raises(Unsupported, match="image_server") as caught:
         updater.method(step)
     assert caught.value.code == "no_update_method"
     step.image["url"] = "http://images/x"

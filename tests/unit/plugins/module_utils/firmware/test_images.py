@@ -94,5 +94,5 @@ def test_an_address_is_fetched_into_the_cache(image, web, tmp_path):
 
 
 def test_an_address_without_a_cache(image):
-    with pytest.raises(InvalidInput, match="firmware_cache"):
+    with pytest.raises(InvalidInput, match="image_cache"):
         subject.Store().get({**image, "path": None, "url": "http://images/bmc.bin"})

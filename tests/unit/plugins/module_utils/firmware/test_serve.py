@@ -52,5 +52,5 @@ def test_ipv6(image):
 
 
 def test_an_address_that_is_not_ours(image):
-    with ImageServer("192.0.2.1") as server, pytest.raises(InvalidInput, match="firmware_image_server 192.0.2.1"):
+    with ImageServer("192.0.2.1") as server, pytest.raises(InvalidInput, match="image_server 192.0.2.1"):
         server.publish(image)

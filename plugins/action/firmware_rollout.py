@@ -1,0 +1,194 @@
+# Controller-side door of firmware_rollout: the nodes of the batch in one process, few at a time in each group, and an end at the first that got worse.
+#
+# Runs once for all hosts (BYPASS_HOST_LOOP) and does not fail, because that would end the playbook for every host: who failed is in the result.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import functools
+import time
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import bmc as door
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import summary, targets
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.breaker import Breaker
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.engine import Engine, Job
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.pace import Pacer
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.progress import Progress
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils import firmware as shared
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction, plain
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.bmc import HERE
+
+EVERYBODY = "all"
+
+
+class _Breaker(Breaker):
+    """A reset that waits for a person's hands is no sign that the firmware is bad."""
+
+    def told(self, failed, code=None, credential=None):
+        super().told(failed and code != "awaiting_activation", code, credential)
+
+
+class ActionModule(RegistryAction):
+    BYPASS_HOST_LOOP = True
+    ARGUMENT_SPEC = {
+        **shared.OPTIONS,
+        "names": {"type": "list", "elements": "str"},
+        "stage": {"type": "bool", "default": True},
+        "states": {"type": "list", "elements": "str", "default": ["available"]},
+        "group_by": {"type": "str", "default": "aicluster_rack"},
+        "limit": {"type": "str", "default": "25%"},
+        "concurrency": {"type": "int", "default": 16},
+        "canary": {"type": "int", "default": 1},
+        "max_fail_percentage": {"type": "float", "default": 0.0},
+        "node_timeout": {"type": "float", "default": 14400.0},
+        "progress": {"type": "float", "default": 30.0},
+    }
+
+    def execute(self):
+        self._refuse_what_means_the_first_host()
+        params, begun = self.params, time.monotonic()
+        names = list(dict.fromkeys(params["names"] if params["names"] is not None else self._batch()))
+        shared.firmware.parse_limit(params["limit"])
+        results, hosts = {}, {}
+        for name in names:
+            try:
+                hosts[name] = self._host(name)
+            except Exception as error:  # a host whose variables or secrets cannot be read is that host's failure alone
+                known = isinstance(error, errors.BaremetalError)
+                found = (
+                    error
+                    if known
+                    else errors.InvalidInput(
+                        "a variable of this host cannot be read",
+                        thing="host variables",
+                        seen=(str(error) or type(error).__name__).splitlines()[0],
+                        next_step="correct the inventory",
+                    )
+                )
+                results[name] = found.with_host(name).as_result()
+        keys = targets.bmc_keys({name: host["bmc"] for name, host in hosts.items()})
+        for name, error in targets.shared({name: host["bmc"] for name, host in hosts.items()}, keys).items():
+            results[name] = error.as_result()
+            hosts.pop(name, None)
+        with shared.prepared(params) as prepared:
+            self._run(hosts, keys, prepared, results)
+        skipped = [name for name in names if results.get(name, {}).get("skipped")]
+        found = summary.summarise(
+            names,
+            {name: results[name] for name in results if name not in skipped},
+            skipped,
+            wall_s=time.monotonic() - begun,
+        )
+        found["results"] = {name: results[name] for name in names if name in results}
+        if self._task.diff:
+            found["diff"] = summary.joined_diff(results)
+        return found
+
+    def _refuse_what_means_the_first_host(self):
+        if self._task.when:
+            raise errors.InvalidInput(
+                "a condition on this task would count for all hosts as it is for the first one",
+                thing="when",
+                wanted="no `when` on the task and around it",
+                seen=str(self._task.when)[:200],
+                next_step="choose the hosts with `hosts:` of the play, or `names` of the task",
+            )
+        target = self._task.delegate_to
+        if target and str(target) not in HERE:
+            raise errors.InvalidInput(
+                "firmware is sent from the controller only",
+                thing="delegate_to",
+                wanted="no delegate_to",
+                seen=str(target),
+                next_step="run ansible-playbook where the BMC network is reachable",
+            )
+
+    def _batch(self):
+        return plain(self.task_vars.get("ansible_play_batch") or [self.host])
+
+    def _host(self, name):
+        """What is needed of one host: its endpoint, group, siblings, and the numbers of its attempt."""
+        hostvars = self.task_vars["hostvars"]
+        if name not in hostvars:
+            raise errors.NotFound("no such host in the inventory", thing="names", next_step="correct the name")
+        mine = hostvars[name]
+
+        def value(variable, default=None):
+            found = plain(mine[variable]) if variable in mine else None
+            return default if found is None or found == "" else found
+
+        reference = value("bmc_credential")
+        secret = self.credential(str(reference)) if reference else {}
+        own = {
+            "bmc_address": value("bmc_address"),
+            "bmc_port": value("bmc_port"),
+            "bmc_protocol": value("bmc_protocol", "redfish"),
+            "bmc_fingerprint": value("bmc_fingerprint"),
+            "bmc_ca_path": value("bmc_ca_path"),
+            "bmc_tls": value("bmc_tls", "verify"),
+            "system_id": value("bmc_system_id"),
+            "bmc_username": str(secret.get("username") or ""),
+            "bmc_password": str(secret.get("password") or ""),
+            "timeout": None,
+        }
+        if own["bmc_port"]:
+            own["bmc_port"] = int(own["bmc_port"])
+        siblings = [str(item) for item in value("aicluster_siblings", [])]
+        attempt, fencing = value("aicluster_attempt"), value("aicluster_fencing")
+        return {
+            "params": own,
+            "bmc": {"address": own["bmc_address"], "port": own["bmc_port"], "system_id": own["system_id"]},
+            "group": str(value(self.params["group_by"], EVERYBODY)),
+            "siblings": siblings,
+            "chassis": ",".join(sorted({name, *siblings})) if siblings else None,
+            "attempt": (int(attempt), int(fencing)) if attempt and fencing else (None, None),
+        }
+
+    def _run(self, hosts, keys, prepared, results):
+        baseline, images, options = prepared
+        params, check, diff = self.params, self.check_mode, bool(self._task.diff)
+        limits = shared.firmware.group_limits({name: host["group"] for name, host in hosts.items()}, params["limit"])
+        groups = sorted(limits)
+        pacers = [Pacer(limits[group], 0) for group in groups]
+        # Nodes of one chassis one after the other: what they share has one owner at a time.
+        chassis = Pacer(1, 0)
+        pacers.append(chassis)
+        registry, actor = self.registry, self.actor
+        jobs = []
+        for name, host in hosts.items():
+            places = [(groups.index(host["group"]), host["group"])]
+            if host["chassis"]:
+                places.append((len(groups), host["chassis"]))
+            fencing = host["attempt"][1]
+            fence = functools.partial(registry.check_fence, name, fencing) if fencing is not None else None
+            jobs.append(Job(name, host, key=keys.get(name), groups=places, fence=fence, limit=params["node_timeout"]))
+
+        def call(job, _seconds, before_write):
+            host = job.params
+            common = {
+                "images": images,
+                "actor": actor,
+                "fence": before_write,
+                "check": check,
+                "tell": self._display.v,
+            }
+            endpoint = door.endpoint_of(host["params"], job.host)
+            if params["stage"]:
+                result = shared.firmware.update_in_stage(
+                    endpoint, registry, job.host, baseline, options(host["siblings"]), states=params["states"], **common
+                )
+            else:
+                result = shared.firmware.update(
+                    endpoint, registry, job.host, baseline, options(host["siblings"]), attempt=host["attempt"], **common
+                )
+            return shared.finish(result, diff, host["params"]["bmc_password"])
+
+        engine = Engine(
+            call,
+            concurrency=params["concurrency"],
+            pacers=pacers,
+            breaker=_Breaker(len(jobs), None if check else params["max_fail_percentage"]),
+            progress=Progress("firmware", len(jobs), params["progress"], self._display.display),
+            canary=0 if check else params["canary"],
+        )
+        engine.run(jobs, results.__setitem__)
