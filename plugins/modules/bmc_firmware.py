@@ -21,6 +21,13 @@ extends_documentation_fragment:
   - aicluster.baremetal.bmc
   - aicluster.baremetal.registry
 options:
+  in_band:
+    description:
+      - Also do the components whose C(path) is not the BMC, by tools on the node, over Ansible's connection to it. It needs a running operating system
+        with C(mstflint) (NICs), C(nvme) (drives) or C(nvidia-smi) and the vendor's tool (GPU VBIOS).
+      - A NIC image is burnt only when its board id (PSID) is that of the NIC and one of the baseline's.
+    type: bool
+    default: false
   siblings:
     description:
       - Names of the nodes that share a chassis with this one. A reset of a component that the baseline marks C(siblings) waits until they are quiet.

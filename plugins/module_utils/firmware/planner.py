@@ -30,7 +30,7 @@ REASONS = {
     "requirement_unmet": True,
     "no_order": True,
     "not_updateable": True,
-    "other_node_does_it": False,
+    "in_band": False,
 }
 
 
@@ -216,7 +216,7 @@ def plan(baseline, platform, observed, downgrade=False, only=None):
         rows = rows_of(component, observed)
         running = running_version(component, rows)
         versions[component.name] = running
-        if only and component.name not in only:
+        if only is not None and component.name not in only:
             continue
         found.components[component.name] = {"running": running, "wanted": component.wanted}
         goal = _goal(component, rows, running, downgrade)

@@ -13,6 +13,7 @@ from ..core.outcome import COULD_NOT_TEST, FAIL, PASS
 from ..firmware import planner
 from ..firmware.engine import Engine, Limits, consent_refused
 from ..firmware.images import Store
+from ..firmware.inband import WithInband
 from ..firmware.port import regressions
 from ..registry.firmware import IN_FLIGHT
 
@@ -36,6 +37,7 @@ GO_ON_CODES = ("bmc_lost", "bmc_busy", "awaiting_activation")
 class Options:
     """What a run is asked for. `limits`: engine.Limits; `publish`: serve.ImageServer.publish or None.
 
+    `inband`: (run, copy) for tools on the node itself (see firmware.inband), or None: then only what the BMC can do is looked at.
     `consent`: serial numbers; `partial`: begin although some components cannot be planned; `siblings`: names of the nodes in the same chassis, which lose their
     power with this one's shared components.
     """
@@ -49,6 +51,7 @@ class Options:
     restore_power: bool = True
     limits: Limits = field(default_factory=Limits)
     publish: object = None
+    inband: object = None
     siblings: list = field(default_factory=list)
 
 
@@ -124,6 +127,7 @@ class _Run:
     def run(self):
         with RedfishUpdater(self.endpoint, self._before_write, self.options.publish) as port:
             self._right_server(port)
+            port = self._with_tools(port)
             plan, row, under_way = self._plan(port)
             if isinstance(plan, dict):
                 return plan  # parked: nothing to do until a person says so
@@ -164,6 +168,27 @@ class _Run:
                 code="wrong_server",
             )
 
+    def _with_tools(self, port):
+        """The port that also reaches the node's own tools, where they are asked for and the baseline has something for them."""
+        read = self.registry.firmware_plan(self.node)
+        paths = {step["path"] for step in read["plan"]["steps"]} if read else set()
+        if self.options.inband:
+            paths |= {component.path for component in self.baseline.platform_for(self.facts).components.values()}
+        paths -= {"bmc"}
+        if not paths:
+            return port
+        if not self.options.inband:
+            raise Refused(
+                "an update by tools on the node is under way, and this run is not to use them",
+                host=self.row["name"],
+                thing=f"firmware plan {read['id']}",
+                wanted="in_band: true",
+                seen=", ".join(sorted(paths)),
+                next_step="run bmc_firmware for this node with in_band",
+                code="needs_in_band",
+            )
+        return WithInband(port, *self.options.inband, sorted(paths))
+
     # ---- which plan -----------------------------------------------------------------------------------------------------------------------
     def _plan(self, port):
         """(FirmwarePlan, its row in the registry or None for a new one, whether images are in flight); or (result, ...) for a parked one."""
@@ -177,7 +202,15 @@ class _Run:
             # What is in flight is brought to its end by the plan that sent it, whatever the baseline says by now.
             return planner.FirmwarePlan.from_dict(read["plan"]), read, True
         platform = self.baseline.platform_for(self.facts)
-        plan = planner.plan(self.baseline, platform, port.inventory(), self.options.downgrade, self.options.components)
+        only = self.options.components or None
+        elsewhere = [c.name for c in platform.components.values() if c.path != "bmc"] if not self.options.inband else []
+        if elsewhere:
+            only = [name for name in (only or platform.components) if name not in elsewhere]
+        plan = planner.plan(self.baseline, platform, port.inventory(), self.options.downgrade, only)
+        for name in elsewhere:
+            if not self.options.components or name in self.options.components:
+                text = "is done by a tool on the node: run bmc_firmware with in_band"
+                plan.skipped.append(planner.Skipped(name, "in_band", text, None, platform.components[name].wanted))
         if read and not self.check and not plan.changed:
             self.registry.end_firmware_plan(read["id"], read["claim"], "done", "nothing is left to do")
         return plan, None, False
