@@ -621,6 +621,7 @@ class Fleet:
                 "aicluster_slot": config["slot"],
                 "aicluster_serial": config["serial"],
                 **({"ipmi_port": front.ipmi_port} if front.ipmi_port else {}),
+                **_product_variables(front.node),
             }
         variables = {
             "bmc_protocol": "redfish",
@@ -637,6 +638,16 @@ class Fleet:
         _replace(self.directory / "inventory.json", json.dumps(self.inventory(), indent=1))
         secret = {"fleet": {"username": account["username"], "password": account["password"]}}
         _replace(self.directory / "secrets.yml", json.dumps(secret) + "\n", 0o600)
+
+
+def _product_variables(node: Node) -> Json:
+    """Host variables that some products need: the TLS profile, and which of several systems is meant."""
+    out: Json = {}
+    if node.profile and node.profile.legacy_tls:
+        out["bmc_tls"] = "legacy"
+    if node.profile and node.profile.systems:
+        out["bmc_system_id"] = node.profile.systems[0]
+    return out
 
 
 def _replace(path: pathlib.Path, text: str, mode: int = 0o644) -> None:

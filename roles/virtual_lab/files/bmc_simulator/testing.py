@@ -313,6 +313,9 @@ def fleet(
     further keys (profile, power, firmware ...). Keys of the description itself: seed, accounts, session_limit.
     """
     place = pathlib.Path(directory or tempfile.mkdtemp(prefix="bmcfleet-"))
+    if address is None:
+        # two processes that start a fleet each must not meet
+        address = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 200}.1"
     config: dict[str, Any] = {key: more.pop(key) for key in ("seed", "accounts", "session_limit") if key in more}
     group = {"address": address, "port": port, "behaviour": behaviour, **more}
     config["groups"] = groups or [{"count": count, **{key: value for key, value in group.items() if value is not None}}]
