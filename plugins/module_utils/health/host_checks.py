@@ -271,6 +271,7 @@ def check_disk(plan, system):
         "--verify=crc32c",
         "--do_verify=1",
         "--verify_fatal=1",
+        "--verify_state_save=0",  # a run that was stopped would leave a file where it was started
         f"--runtime={max(1, int(plan['seconds']))}",
         "--output-format=json",
     ]

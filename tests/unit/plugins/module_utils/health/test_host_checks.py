@@ -231,3 +231,10 @@ def test_kernel_log_window():
     assert {item["outcome"] for item in host_checks.check_kernel(plan(), None, None, 4.0, seen(container="x"))} == {
         "not_applicable"
     }
+
+
+def test_fio_leaves_nothing_where_it_was_started():
+    # fio keeps a *-verify.state file in its working directory when its time ends before the file is full
+    answers = Answers(fio=Ran(1, "", "fio: no", "", 0))
+    host_checks.check_disk(plan(disk_path="/tmp"), answers)
+    assert all("--verify_state_save=0" in argv for argv in answers.asked) and answers.asked
