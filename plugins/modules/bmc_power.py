@@ -19,11 +19,13 @@ options:
     description:
       - V(on) and V(off) (at once, without asking the operating system) change nothing where it is so already.
       - V(graceful) asks the operating system to shut down.
+      - V(restart) shuts the operating system down and switches the server on again; O(fallback) and O(graceful_timeout) count for it too.
       - V(reset) restarts at once, V(cycle) takes the power away and gives it back; both always change something.
-        A server that is off is switched on by either.
+        A server that is off is switched on by all three.
+      - V(nmi) sends a non-maskable interrupt, with which an operating system writes a dump; only that the server is on afterwards can be verified.
     type: str
     required: true
-    choices: ["on", "off", graceful, reset, cycle]
+    choices: ["on", "off", graceful, restart, reset, cycle, nmi]
   fallback:
     description:
       - What to do when a graceful shutdown is not offered by the BMC or not done within O(graceful_timeout).

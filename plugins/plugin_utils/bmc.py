@@ -83,6 +83,7 @@ class BmcAction(RegistryAction):
         if params.get("profile"):
             profile = door.read_profile(params["profile"])
             params["attributes"], params["profile"] = {**profile, **(params.get("attributes") or {})}, None
+        door.read_files(params)
 
     def fence(self):
         """The check before each write, or None outside an attempt."""
@@ -96,9 +97,20 @@ class BmcAction(RegistryAction):
             result = self._ship(params, fence)
         else:
             result = door.execute(self.MODULE, params, self.check_mode, bool(self._task.diff), fence, self.host)
+        self.remember(params, result)
         for warning in result.get("bmc_warnings") or ():
             self._display.warning(f"{self.host}: {warning}")
-        return Redactor([params.get("bmc_password"), params.get("password"), params.get("image_password")])(result)
+        return Redactor(
+            [
+                params.get("bmc_password"),
+                params.get("password"),
+                params.get("image_password"),
+                params.get("private_key"),
+            ]
+        )(result)
+
+    def remember(self, params, result):
+        """What a subclass keeps of a result, for the rest of the run and in the registry."""
 
     def _ship(self, params, fence):
         """Run the module on the delegate. The fence can only be checked here, immediately before it is sent."""

@@ -13,18 +13,23 @@ from .result import Result, known_identity, read_until
 BOOT_TARGETS = tuple(transform.BOOT_TARGETS)
 
 
-def plan_boot(present, target, enabled, mode=None):
+def plan_boot(present, target, enabled, mode=None, http_uri=None):
     """Pure: the Plan from the boot override that is set (`transform.boot` shape) to the one wanted. Fields that mean nothing are not compared."""
     changes = [Change("boot.target", present["target"], target)]
     if target != "none":
         changes.append(Change("boot.enabled", present["enabled"], enabled))
         if mode:
             changes.append(Change("boot.mode", present["mode"], mode))
+        if http_uri:
+            changes.append(Change("boot.http_uri", present.get("http_uri"), http_uri))
     return Plan(changes)
 
 
-def boot(endpoint, target, once=True, mode=None, deadline_s=60.0, check=False, fence=None, interval=1.0):
-    """Set the boot override: `target` of BOOT_TARGETS, for the next boot or (`once=False`) until changed; `mode` uefi or legacy, None leaves it."""
+def boot(endpoint, target, once=True, mode=None, deadline_s=60.0, check=False, fence=None, interval=1.0, http_uri=None):
+    """Set the boot override: `target` of BOOT_TARGETS, for the next boot or (`once=False`) until changed; `mode` uefi or legacy, None leaves it.
+
+    `http_uri`: what uefi_http boots, for BMCs that can be told; without it the server asks DHCP.
+    """
     if target not in BOOT_TARGETS:
         raise InvalidInput(
             "there is no such boot target",
@@ -34,6 +39,14 @@ def boot(endpoint, target, once=True, mode=None, deadline_s=60.0, check=False, f
             seen=target,
         )
     check_seconds("timeout", deadline_s, endpoint.label)
+    if http_uri and (target != "uefi_http" or not str(http_uri).lower().startswith(("http://", "https://"))):
+        raise InvalidInput(
+            "only a boot by UEFI HTTP has a URL",
+            host=endpoint.label,
+            thing="http_uri",
+            wanted="http:// or https://, with target: uefi_http",
+            seen=f"{http_uri}, target {target}",
+        )
     deadline = Deadline(deadline_s, f"boot target {target}", host=endpoint.label)
     enabled = "disabled" if target == "none" else ("once" if once else "persistent")
     with connect(endpoint, deadline, fence) as client:
@@ -53,24 +66,42 @@ def boot(endpoint, target, once=True, mode=None, deadline_s=60.0, check=False, f
                 client.warnings.append("this BMC has no boot mode to set, it was left out")
                 wanted_mode = None
         present = observe() if client.source == "ipmi" else transform.boot(place)
-        plan = plan_boot(present, target, enabled, wanted_mode)
+        if http_uri and client.source == "redfish":
+            _refuse_uri(client, place)
+        plan = plan_boot(present, target, enabled, wanted_mode, http_uri)
         after = (
             dict(present, target=target, enabled=enabled, mode=wanted_mode or present["mode"])
             if plan.changed
             else present
         )
+        if plan.changed and http_uri:
+            after["http_uri"] = http_uri
         result = Result(plan.changed, plan, present, after, client.warnings, client.source)
         if plan.changed:
             if client.source == "redfish":
                 body = boot_body(place, target, enabled, wanted_mode, client.endpoint.label)
+                if http_uri:
+                    body["Boot"]["HttpBootUri"] = http_uri
                 if not check:
                     _send_boot(client, place, body, present, wanted_mode)
             elif not check:
                 client.send_boot(target, enabled == "persistent", mode or "uefi")
             if not check:
-                result.after = _verify_boot(client, observe, target, enabled, wanted_mode, deadline, interval)
+                result.after = _verify_boot(client, observe, target, enabled, wanted_mode, deadline, interval, http_uri)
         result.bmc = known_identity(client)
         return result
+
+
+def _refuse_uri(client, place):
+    if "HttpBootUri" not in (transform.dig(place, "Boot") or {}):
+        raise Unsupported(
+            "this BMC cannot be told what UEFI HTTP boots",
+            host=client.endpoint.label,
+            thing="http_uri",
+            wanted="Boot.HttpBootUri",
+            seen="no such property",
+            next_step="leave http_uri out and let DHCP give the URL, or use virtual media",
+        )
 
 
 def boot_body(place, target, enabled, mode, host=None):
@@ -123,7 +154,7 @@ def _send_boot(client, place, body, present, mode):
         raise
 
 
-def _verify_boot(client, observe, target, enabled, mode, deadline, interval):
+def _verify_boot(client, observe, target, enabled, mode, deadline, interval, http_uri=None):
     part = Deadline(min(30.0, deadline.remaining()), f"boot target {target}", host=client.endpoint.label)
     last = {}
 
@@ -136,9 +167,9 @@ def _verify_boot(client, observe, target, enabled, mode, deadline, interval):
             client,
             part,
             read,
-            lambda seen: not plan_boot(seen, target, enabled, mode).changed,
+            lambda seen: not plan_boot(seen, target, enabled, mode, http_uri).changed,
             thing="boot override",
-            wanted=f"{target}, {enabled}" + (f", {mode}" if mode else ""),
+            wanted=f"{target}, {enabled}" + (f", {mode}" if mode else "") + (f", {http_uri}" if http_uri else ""),
             message="the BMC accepted the boot override but does not show it",
             next_step="restart the BMC, or set it by IPMI"
             if client.source == "redfish"
@@ -155,4 +186,4 @@ def _verify_boot(client, observe, target, enabled, mode, deadline, interval):
 
 def describe_boot(seen):
     """A boot override in words, "pxe, once, uefi": what errors show."""
-    return ", ".join(str(seen[key]) for key in ("target", "enabled", "mode") if seen.get(key))
+    return ", ".join(str(seen[key]) for key in ("target", "enabled", "mode", "http_uri") if seen.get(key))

@@ -34,7 +34,7 @@ except ImportError as error:  # ansible-test imports every file without the cont
 CALL_LIMIT = 20.0
 LOGIN_TRIES = 2
 # IPMI 2.0, 28.3 Chassis Control
-POWER_CODES = {"off": 0, "on": 1, "cycle": 2, "reset": 3, "graceful": 5}
+POWER_CODES = {"off": 0, "on": 1, "cycle": 2, "reset": 3, "nmi": 4, "graceful": 5}
 # our boot target -> pyghmi's; UEFI HTTP does not exist in IPMI
 BOOT_DEVICES = {"pxe": "network", "disk": "hd", "cd": "optical", "bios": "setup", "none": "default"}
 BOOT_WORDS = {"network": "pxe", "hd": "disk", "optical": "cd", "setup": "bios", "default": "none"}

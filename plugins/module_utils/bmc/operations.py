@@ -5,6 +5,8 @@ from __future__ import annotations
 from .account import account, can_log_in, patch_account, plan_account
 from .bios import REBOOTS, bios, plan_bios
 from .boot import BOOT_TARGETS, boot, boot_body, plan_boot
+from .boot_order import boot_order
+from .certificate import certificate, signing_request
 from .info import SECTIONS, info, redfish_info
 from .log import SEVERITIES, log
 from .media import MEDIA_TYPES, media
@@ -12,9 +14,11 @@ from .power import POWER_ACTIONS, plan_power, power
 from .reset import RESET_TYPES, reset
 from .result import Result
 from .settings import settings
+from .storage import LEVELS, storage
 
 __all__ = [
     "BOOT_TARGETS",
+    "LEVELS",
     "MEDIA_TYPES",
     "POWER_ACTIONS",
     "REBOOTS",
@@ -26,7 +30,9 @@ __all__ = [
     "bios",
     "boot",
     "boot_body",
+    "boot_order",
     "can_log_in",
+    "certificate",
     "info",
     "log",
     "media",
@@ -39,4 +45,6 @@ __all__ = [
     "redfish_info",
     "reset",
     "settings",
+    "signing_request",
+    "storage",
 ]

@@ -1,4 +1,4 @@
-# Power: on, off, graceful, reset, cycle. Observe, plan (pure), apply, verify; check mode stops before apply.
+# Power: on, off, graceful, restart, reset, cycle, nmi. Observe, plan (pure), apply, verify; check mode stops before apply.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .endpoint import check_seconds
 from .errors import AnswerLost, HttpError
 from .result import Result, known_identity, read_until
 
-POWER_ACTIONS = ("on", "off", "graceful", "reset", "cycle")
+POWER_ACTIONS = ("on", "off", "graceful", "restart", "reset", "cycle", "nmi")
 # What each action sends, in the order of preference. A graceful shutdown is never turned into a hard one unless asked (`fallback`).
 RESET_TYPES = {
     "on": ("On", "ForceOn"),
@@ -18,6 +18,7 @@ RESET_TYPES = {
     "graceful": ("GracefulShutdown",),
     "reset": ("ForceRestart",),
     "cycle": ("PowerCycle", "FullPowerCycle"),
+    "nmi": ("Nmi",),
 }
 # Seconds in which a restart must show itself where the BMC shows such a thing at all.
 RESTART_SHOWS_S = {"reset": 4.0, "cycle": 12.0}
@@ -57,6 +58,16 @@ def power(endpoint, wanted, deadline_s=300.0, fallback=None, graceful_s=120.0, c
     deadline = Deadline(deadline_s, f"power {wanted}", host=endpoint.label)
     with connect(endpoint, deadline, fence) as client:
         present = _settled(client, client.read_power(), deadline, interval)
+        if wanted == "nmi" and present == "off":
+            raise Refused(
+                "a server that is off takes no NMI",
+                host=endpoint.label,
+                thing="power state",
+                wanted="on",
+                seen="off",
+                next_step="an NMI makes a running operating system write a dump; there is none to write",
+                code="server_off",
+            )
         plan = plan_power(present, wanted)
         goal = "off" if wanted in ("off", "graceful") else "on"
         result = Result(
@@ -68,11 +79,20 @@ def power(endpoint, wanted, deadline_s=300.0, fallback=None, graceful_s=120.0, c
             client.source,
         )
         if plan.changed and not check:
-            _apply_power(client, endpoint, present, wanted, goal, deadline, fallback, graceful_s, interval)
+            for state, step, end in _steps(present, wanted, goal):
+                _apply_power(client, endpoint, state, step, end, deadline, fallback, graceful_s, interval)
         elif plan.changed and client.source == "redfish":
-            _reset_type(client, "on" if present == "off" and goal == "on" else wanted, fallback)
+            for state, step, end in _steps(present, wanted, goal):
+                _reset_type(client, "on" if state == "off" and end == "on" else step, fallback)
         result.bmc = known_identity(client)
         return result
+
+
+def _steps(present, wanted, goal):
+    """[(state before, action, state after)]. A restart is a shutdown and a start, each verified: few BMCs show whether a GracefulRestart was done."""
+    if wanted == "restart" and present != "off":
+        return [(present, "graceful", "off"), ("off", "on", "on")]
+    return [(present, "on" if wanted == "restart" else wanted, goal)]
 
 
 def _settled(client, present, deadline, interval):

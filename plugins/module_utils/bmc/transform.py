@@ -173,6 +173,7 @@ def boot(system):
         "enabled": enabled,
         "mode": mode,
         "targets": list(dict.fromkeys(targets)),
+        **({"http_uri": text(have, "HttpBootUri") or None} if "HttpBootUri" in have else {}),
     }
 
 

@@ -6,9 +6,10 @@ import json
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..bmc import operations
+from ..bmc import operations, update
 from ..bmc.endpoint import DEFAULT_PORT, Endpoint
 from ..core.errors import BaremetalError, InvalidInput
+from ..core.units import parse_size
 
 try:
     import yaml
@@ -42,12 +43,18 @@ INFO = {
     }
 }
 POWER = {
-    "state": {"type": "str", "required": True, "choices": ["on", "off", "graceful", "reset", "cycle"]},
+    "state": {
+        "type": "str",
+        "required": True,
+        "choices": ["on", "off", "graceful", "restart", "reset", "cycle", "nmi"],
+    },
     "fallback": {"type": "str", "choices": ["none", "force"], "default": "none"},
     "graceful_timeout": {"type": "float", "default": 120.0},
 }
 BOOT = {
-    "target": {"type": "str", "required": True, "choices": ["pxe", "uefi_http", "disk", "cd", "bios", "none"]},
+    "target": {"type": "str", "choices": ["pxe", "uefi_http", "disk", "cd", "bios", "none"]},
+    "http_uri": {"type": "str"},
+    "order": {"type": "list", "elements": "str"},
     "once": {"type": "bool", "default": True},
     "mode": {"type": "str", "choices": ["uefi", "legacy"]},
 }
@@ -120,6 +127,40 @@ SETTINGS = {
 }
 
 
+STORAGE = {
+    "name": {"type": "str", "required": True},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "raid_type": {
+        "type": "str",
+        "choices": ["None", "RAID0", "RAID1", "RAID5", "RAID6", "RAID10", "RAID50", "RAID60"],
+    },
+    "drives": {"type": "list", "elements": "str"},
+    "capacity": {"type": "str"},
+    "controller": {"type": "str"},
+    "consent": {"type": "str"},
+    "apply_time": {"type": "str", "choices": ["Immediate", "OnReset"]},
+}
+
+
+CERTIFICATE = {
+    "state": {"type": "str", "choices": ["installed", "request"], "default": "installed"},
+    "certificate": {"type": "str"},
+    "certificate_file": {"type": "path"},
+    "private_key": {"type": "str", "no_log": True},
+    "private_key_file": {"type": "path"},
+    "common_name": {"type": "str"},
+    "organization": {"type": "str"},
+    "organizational_unit": {"type": "str"},
+    "city": {"type": "str"},
+    "state_name": {"type": "str"},
+    "country": {"type": "str"},
+    "alternative_names": {"type": "list", "elements": "str"},
+    "key_algorithm": {"type": "str"},
+}
+# option that names a file: option that takes its content
+FILES = {"certificate_file": "certificate", "private_key_file": "private_key"}
+
+
 def _limit(params, usual):
     return usual if params["timeout"] is None else params["timeout"]
 
@@ -135,6 +176,11 @@ def _info(endpoint, params, check, fence):
     }
 
 
+def _firmware_info(endpoint, params, check, fence):
+    found = update.info(endpoint, _limit(params, 300.0))
+    return {"changed": False, "source": "redfish", "bmc_warnings": found.pop("warnings"), **found}
+
+
 def _power(endpoint, params, check, fence):
     fallback = None if params["fallback"] == "none" else params["fallback"]
     return operations.power(
@@ -143,8 +189,17 @@ def _power(endpoint, params, check, fence):
 
 
 def _boot(endpoint, params, check, fence):
+    if params["order"] is not None:
+        return operations.boot_order(endpoint, params["order"], _limit(params, 120.0), check, fence)
     return operations.boot(
-        endpoint, params["target"], params["once"], params["mode"], _limit(params, 60.0), check, fence
+        endpoint,
+        params["target"],
+        params["once"],
+        params["mode"],
+        _limit(params, 60.0),
+        check,
+        fence,
+        http_uri=params["http_uri"],
     )
 
 
@@ -234,15 +289,85 @@ def _settings(endpoint, params, check, fence):
     return operations.settings(endpoint, options, _limit(params, 120.0), check, fence)
 
 
+def _storage(endpoint, params, check, fence):
+    capacity = params["capacity"]
+    try:
+        capacity = parse_size(capacity) if capacity else None
+    except ValueError as error:
+        raise InvalidInput("the size cannot be read", thing="capacity", wanted="such as 480 GB or 1 TiB", seen=error)
+    return operations.storage(
+        endpoint,
+        params["name"],
+        params["state"],
+        params["raid_type"],
+        params["drives"] or (),
+        capacity,
+        params["controller"],
+        params["consent"],
+        params["apply_time"],
+        _limit(params, 900.0),
+        check,
+        fence,
+    )
+
+
+def read_files(params):
+    """Put the content of named files in the place of their names."""
+    for name, content in FILES.items():
+        if params.get(name):
+            try:
+                with open(params[name], encoding="utf-8") as handle:
+                    params[content] = handle.read()
+            except (OSError, ValueError) as error:
+                raise InvalidInput(
+                    "the file cannot be read",
+                    thing=params[name],
+                    wanted="a readable PEM file",
+                    seen=type(error).__name__,
+                )
+            params[name] = None
+
+
+def _certificate(endpoint, params, check, fence):
+    read_files(params)
+    if params["state"] == "request":
+        return operations.signing_request(
+            endpoint,
+            params,
+            params["alternative_names"] or (),
+            params["key_algorithm"],
+            _limit(params, 180.0),
+            check,
+            fence,
+        )
+    return operations.certificate(
+        endpoint, params["certificate"], params["private_key"], _limit(params, 300.0), check, fence
+    )
+
+
 # name: (own options, function, more rules of the argument specification)
 MODULES = {
     "bmc_info": (INFO, _info, {}),
     "bmc_power": (POWER, _power, {}),
-    "bmc_boot": (BOOT, _boot, {}),
+    "bmc_firmware_info": ({}, _firmware_info, {}),
+    "bmc_boot": (
+        BOOT,
+        _boot,
+        {
+            "required_one_of": [["target", "order"]],
+            "mutually_exclusive": [["target", "order"], ["order", "http_uri"], ["order", "mode"]],
+        },
+    ),
     "bmc_virtual_media": (VIRTUAL_MEDIA, _virtual_media, {"required_if": [["state", "inserted", ["image"]]]}),
     "bmc_log": (LOG, _log, {"required_if": [["state", "cleared", ["logs"]]]}),
     "bmc_reset": (RESET, _reset, {}),
     "bmc_settings": (SETTINGS, _settings, {"required_one_of": [list(SETTINGS)]}),
+    "bmc_storage": (STORAGE, _storage, {"required_if": [["state", "present", ["raid_type", "drives"]]]}),
+    "bmc_certificate": (
+        CERTIFICATE,
+        _certificate,
+        {"mutually_exclusive": [["certificate", "certificate_file"], ["private_key", "private_key_file"]]},
+    ),
     "bmc_bios": (BIOS, _bios, {"required_one_of": [["attributes", "profile"]]}),
     "bmc_account": (ACCOUNT, _account, {"mutually_exclusive": [["password", "credential"]]}),
 }

@@ -8,6 +8,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ope
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
 from .conftest import writes
+from .scripted import serving
 
 
 def test_boot_is_set_once(bmc, off):
@@ -88,3 +89,35 @@ def test_what_the_bmc_shows_instead_is_in_the_error(bmc, off, deadline_s):
 def test_a_boot_limit_is_above_zero(off):
     with pytest.raises(errors.InvalidInput):
         operations.boot(off, "pxe", deadline_s=0)
+
+
+URL = "http://10.0.0.1/boot.efi"
+
+
+def test_the_url_of_uefi_http():
+    system = {
+        "@odata.id": "/redfish/v1/Systems/1", "Id": "1",
+        "Boot": {"BootSourceOverrideTarget": "None", "BootSourceOverrideEnabled": "Disabled", "HttpBootUri": ""},
+    }  # fmt: skip
+
+    def take(body):
+        system["Boot"].update(body["Boot"])
+        return (204, None)
+
+    answers = {
+        "GET /redfish/v1/Systems": {"Members": [system]},
+        "GET /redfish/v1/Systems/1": lambda body: system,
+        "PATCH /redfish/v1/Systems/1": take,
+    }
+    with serving(answers) as (script, where):
+        planned = operations.boot(where, "uefi_http", http_uri=URL, check=True)
+        done = operations.boot(where, "uefi_http", http_uri=URL, interval=0.05)
+        assert done.changed and done.after["http_uri"] == URL and done.plan.diff() == planned.plan.diff()
+        assert not operations.boot(where, "uefi_http", http_uri=URL).changed and script.count("PATCH") == 1
+        del system["Boot"]["HttpBootUri"]
+        for check in (True, False):
+            with pytest.raises(errors.Unsupported):
+                operations.boot(where, "uefi_http", http_uri=URL, check=check)
+        for wrong in ({"target": "pxe", "http_uri": URL}, {"target": "uefi_http", "http_uri": "boot.efi"}):
+            with pytest.raises(errors.InvalidInput):
+                operations.boot(where, **wrong)

@@ -165,3 +165,39 @@ def test_a_limit_is_above_zero(bmc, off, option, limit):
     with pytest.raises(errors.InvalidInput) as caught:
         operations.power(off, "on", **{option: limit})
     assert caught.value.thing in ("timeout", "graceful_timeout") and len(writes(bmc)) == before
+
+
+def test_a_restart_is_a_shutdown_and_a_start(bmc, off):
+    operations.power(off, "on", interval=0.05)
+    before = len(writes(bmc))
+    planned = operations.power(off, "restart", check=True)
+    assert planned.changed and len(writes(bmc)) == before
+    done = operations.power(off, "restart", interval=0.05)
+    assert done.changed and done.after == planned.after == {"power": "on"} and bmc.state("gpu01")["power"] == "On"
+    assert len(writes(bmc)) - before == 2
+    operations.power(off, "off", interval=0.05)
+    assert operations.power(off, "restart", interval=0.05).after == {"power": "on"}
+    assert len(writes(bmc)) - before == 4
+
+
+def test_a_restart_of_a_system_that_does_not_shut_down(bmc, off):
+    bmc.set_behaviour("gpu01", graceful_ignored=True)
+    operations.power(off, "on", interval=0.05)
+    with pytest.raises(errors.DeadlineExceeded) as caught:
+        operations.power(off, "restart", graceful_s=0.4, interval=0.1)
+    assert caught.value.code == "shutdown_ignored"
+    done = operations.power(off, "restart", graceful_s=0.4, fallback="force", interval=0.1)
+    assert any("fallback" in text for text in done.warnings) and bmc.state("gpu01")["power"] == "On"
+
+
+def test_an_nmi_wants_a_server_that_is_on(bmc, off):
+    before = len(writes(bmc))
+    with pytest.raises(errors.Refused):
+        operations.power(off, "nmi")
+    assert len(writes(bmc)) == before
+    operations.power(off, "on", interval=0.05)
+    assert operations.power(off, "nmi", interval=0.05).changed and bmc.state("gpu01")["power"] == "On"
+    bmc.set_behaviour("gpu01", reset_types=["On", "ForceOff"])
+    for check in (True, False):
+        with pytest.raises(errors.Unsupported):
+            operations.power(off, "nmi", check=check)

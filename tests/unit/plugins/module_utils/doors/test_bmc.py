@@ -21,7 +21,7 @@ SPECS = {
 @pytest.mark.parametrize("name", SPECS)
 def test_documentation_and_specification_agree(name):
     documentation = yaml.safe_load(importlib.import_module(f"{PREFIX}.modules.{name}").DOCUMENTATION)
-    options = documentation["options"]
+    options = documentation.get("options") or {}
     if documentation.get("extends_documentation_fragment"):
         options = {**yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"], **options}
     assert set(options) == set(SPECS[name])

@@ -1,0 +1,121 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# Storage volumes of a server, through its BMC.
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bmc_storage
+short_description: Make or remove a RAID volume of a server, through its BMC
+version_added: "0.1.0"
+author: aicluster contributors (@aicluster)
+description:
+  - Makes one volume present, found by its name or else by its level and drives, or absent, and reads it back.
+  - Both destroy what is on the drives, so they want O(consent). A volume of this name that has another level or other drives is an error; it is never rebuilt.
+  - Jobs of the controller are followed to their end. What the controller does at the next start of the server shows as RV(reboot_required).
+  - Inside an attempt (the host variable C(aicluster_fencing) is set) the fencing number is checked immediately before each request.
+extends_documentation_fragment:
+  - aicluster.baremetal.bmc
+options:
+  name:
+    description:
+      - Name of the volume.
+    type: str
+    required: true
+  state:
+    description:
+      - Whether the volume shall exist.
+    type: str
+    choices: [present, absent]
+    default: present
+  raid_type:
+    description:
+      - RAID level; V(None) passes a drive through as it is.
+    type: str
+    choices: [None, RAID0, RAID1, RAID5, RAID6, RAID10, RAID50, RAID60]
+  drives:
+    description:
+      - Its drives, each by its id, the label of its slot or its serial number.
+    type: list
+    elements: str
+  capacity:
+    description:
+      - Size, such as C(480 GB) or C(1 TiB). Default is what the drives give.
+    type: str
+  controller:
+    description:
+      - Id of the storage controller, where more than one has volumes.
+    type: str
+  consent:
+    description:
+      - Serial number of the server, as a sign that what is on these drives may be destroyed. In check mode the plan is shown without it.
+    type: str
+  apply_time:
+    description:
+      - When the controller shall do it, for controllers that have to be told.
+    type: str
+    choices: [Immediate, OnReset]
+  timeout:
+    description:
+      - Seconds that the whole may take. Default is 900.
+    type: float
+"""
+
+EXAMPLES = r"""
+- name: Mirror the two boot drives
+  aicluster.baremetal.bmc_storage:
+    name: boot
+    raid_type: RAID1
+    drives: ["0", "1"]
+    consent: "{{ aicluster_serial }}"
+"""
+
+RETURN = r"""
+before:
+  description: The volume that was found (C(volume) with name, level and drives), or null.
+  returned: success
+  type: dict
+after:
+  description: The same afterwards (in check mode, as it would be).
+  returned: success
+  type: dict
+consent_required:
+  description: Whether the change wants O(consent), which was not given (in check mode).
+  returned: success
+  type: bool
+reboot_required:
+  description: Whether the controller waits for a restart of the server.
+  returned: success
+  type: bool
+controller:
+  description: Id of the storage controller.
+  returned: success
+  type: str
+source:
+  description: Protocol that was used.
+  returned: success
+  type: str
+  sample: redfish
+bmc:
+  description: What the BMC says of itself, as far as it was read (vendor, model, firmware).
+  returned: success
+  type: dict
+bmc_warnings:
+  description: What could not be read or was done in another way.
+  returned: success
+  type: list
+  elements: str
+error:
+  description: Machine-readable form of a failure, with the keys code, message, host, thing, wanted, seen and next_step.
+  returned: failure
+  type: dict
+"""
+
+from ansible_collections.aicluster.baremetal.plugins.module_utils.doors.bmc import main as door
+
+
+def main():
+    door("bmc_storage")
+
+
+if __name__ == "__main__":
+    main()
