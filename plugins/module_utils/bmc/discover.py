@@ -556,6 +556,7 @@ class Stage:
                     "the list says that this node is driven by IPMI, but its BMC does not take the account over IPMI",
                     host=(entry["row"] or {}).get("name") or entry["find"]["address"],
                     thing=f"account {entry['secret']['username']}",
+                    seen="the log-in over IPMI is refused",
                     next_step="switch on IPMI over LAN for the account, or list the node with protocol: redfish",
                     code="ipmi_login",
                 )

@@ -120,6 +120,7 @@ class RedfishUpdater:
                 "the BMC has no update service",
                 host=self.endpoint.label,
                 thing="UpdateService",
+                wanted="a link UpdateService of the service root",
                 next_step="update this server in-band, or by the vendor's own tool",
                 code="no_update_service",
             )
@@ -347,7 +348,11 @@ class RedfishUpdater:
         target = transform.text(action or {}, "target")
         if not target:
             raise Unsupported(
-                "the BMC cannot restart itself", host=self.endpoint.label, thing="Manager.Reset", seen="no such action"
+                "the BMC cannot restart itself",
+                host=self.endpoint.label,
+                thing="Manager.Reset",
+                seen="no such action",
+                next_step="restart it by IPMI (bmc_reset with bmc_protocol: ipmi), or take its power away",
             )
         allowed = transform.strings(action.get("ResetType@Redfish.AllowableValues"))
         if not allowed and action.get("@Redfish.ActionInfo"):
@@ -361,6 +366,7 @@ class RedfishUpdater:
                 host=self.endpoint.label,
                 thing="Manager.Reset",
                 seen=", ".join(allowed),
+                next_step="restart it by IPMI (bmc_reset with bmc_protocol: ipmi), or take its power away",
             )
         self._fire(client, target, {"ResetType": word})
 
