@@ -105,7 +105,7 @@ class RedfishClient:
         self.seen_processors = None
         self._etags, self._etag_step = {}, 0
         self._last_used = 0.0
-        self._old_sigterm = None
+        self._old_handlers, self._signalled = {}, None
         self._read_s = endpoint.read_timeout
         self._refusals = None  # how often this credential was refused before; None until it was looked up
 
@@ -130,7 +130,7 @@ class RedfishClient:
             return
         uri = transform.link(self.root(), "Links", "Sessions") or ROOT + "SessionService/Sessions"
         self._check_guard()
-        self._guard_sigterm()
+        self._guard_signals()
         body = {"UserName": self.endpoint.username, "Password": self.endpoint.password}
         try:
             answer = self._send("POST", uri, body, authenticate=False, repeat_busy=False)
@@ -174,22 +174,36 @@ class RedfishClient:
             LOG.debug("%s: the session could not be deleted: %s", self.endpoint.label, error.reason)
         finally:
             self._token = self._session_uri = None
-            self._restore_sigterm()
+            self._restore_signals()
 
     def abandon(self):
         """Forget the session without deleting it: it ends with the BMC's restart, and nobody is there to delete it."""
         self._token = self._session_uri = None
-        self._restore_sigterm()
+        self._restore_signals()
 
-    def _guard_sigterm(self):
-        # SIGTERM kills Python without running `finally`; a leaked session blocks one of about eight places for half an hour.
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            self._old_sigterm = signal.signal(signal.SIGTERM, _leave)
+    def _guard_signals(self):
+        """While a session is open, SIGTERM and SIGINT end this process the long way, so that it is deleted: a leaked one blocks one of about eight places for
+        half an hour. Python's own reaction to SIGTERM, and that of Ansible's workers to both, is to leave at once."""
+        if threading.current_thread() is not threading.main_thread() or self._old_handlers:
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)
+            if before is signal.SIG_DFL or (callable(before) and before is not signal.default_int_handler):
+                self._old_handlers[number] = before
+                signal.signal(number, self._leave)
 
-    def _restore_sigterm(self):
-        if self._old_sigterm is not None:
-            signal.signal(signal.SIGTERM, self._old_sigterm)
-            self._old_sigterm = None
+    def _leave(self, number, frame):
+        self._signalled = number
+        raise SystemExit(128 + number)
+
+    def _restore_signals(self):
+        """Put the handlers back; the one whose signal came meanwhile is called now, after the session was deleted."""
+        handlers, self._old_handlers = self._old_handlers, {}
+        for number, before in handlers.items():
+            signal.signal(number, before)
+        number, self._signalled = self._signalled, None
+        if number is not None and callable(handlers.get(number)):
+            handlers[number](number, None)
 
     # ---- requests -----------------------------------------------------------------------------------------------------------------
     def _auth_headers(self):
@@ -723,7 +737,3 @@ class RedfishClient:
             if settings and transform.boot_targets(settings):
                 return settings, settings_uri
         return system, transform.text(system, "@odata.id")
-
-
-def _leave(number, frame):
-    raise SystemExit(128 + number)

@@ -130,8 +130,25 @@ def test_a_session_is_deleted_on_every_way_out(bmc, there):
     assert open_sessions(bmc) == 0
 
 
-def test_session_is_deleted_on_sigterm(bmc, there):
-    """SIGTERM in the middle of a wait: the process ends, the session does not stay."""
+# What Ansible's workers do on SIGTERM and SIGINT (ansible-core 2.19, executor/process/worker.py): out at once, no `finally` runs.
+LIKE_A_WORKER = (
+    "import os, signal; [signal.signal(n, lambda *unused: os._exit(7)) for n in (signal.SIGTERM, signal.SIGINT)]"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "number", "status"),
+    [
+        ("", signal.SIGTERM, 128 + signal.SIGTERM),
+        ("", signal.SIGINT, None),
+        (LIKE_A_WORKER, signal.SIGTERM, 7),
+        (LIKE_A_WORKER, signal.SIGINT, 7),
+    ],
+)
+@pytest.mark.parametrize("waiting", ["time.sleep(30)", "client.get('/redfish/v1/Systems/1/Memory')"])
+def test_session_is_deleted_on_a_signal(bmc, there, first, number, status, waiting):
+    """In the middle of a wait or of a request: the process ends as it would have, the session does not stay."""
+    bmc.set_behaviour("gpu01", slow_path=".*/Memory", slow_s=20)
     unit = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
     code = textwrap.dedent(
         f"""
@@ -140,23 +157,27 @@ def test_session_is_deleted_on_sigterm(bmc, there):
         import conftest
         from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect
         from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+        {first}
         account = dict(username={there.username!r}, password={there.password!r}, fingerprint={there.fingerprint!r})
         with connect(Endpoint({there.address!r}, {there.port}, **account)) as client:
             client.login()
             print("in", flush=True)
-            time.sleep(30)
+            {waiting}
         """
     )
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert child.stdout.readline().strip() == "in"
         assert open_sessions(bmc) == 1
-        child.send_signal(signal.SIGTERM)
-        assert child.wait(10) == 128 + signal.SIGTERM
+        time.sleep(0.3)
+        child.send_signal(number)
+        found = child.wait(10)
+        assert found == status if status is not None else found != 0
     finally:
         child.kill()
         child.wait()
         child.stdout.close()
+        child.stderr.close()
     assert open_sessions(bmc) == 0
 
 
