@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import time
 
+from ansible_collections.aicluster.baremetal.plugins.action.fleet import ActionModule as Fleet
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import bmc as door
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import summary, targets
@@ -15,8 +16,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.engine i
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.pace import Pacer
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.progress import Progress
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import firmware as shared
-from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction, plain
-from ansible_collections.aicluster.baremetal.plugins.plugin_utils.bmc import HERE
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import plain
 
 EVERYBODY = "all"
 
@@ -28,7 +28,9 @@ class _Breaker(Breaker):
         super().told(failed and code != "awaiting_activation", code, credential)
 
 
-class ActionModule(RegistryAction):
+class ActionModule(Fleet):
+    """Shares with fleet what it means to run once for all hosts: no `when`, no delegate, and a mark for playbooks/fleet_failures.yml."""
+
     BYPASS_HOST_LOOP = True
     ARGUMENT_SPEC = {
         **shared.OPTIONS,
@@ -50,7 +52,18 @@ class ActionModule(RegistryAction):
         names = list(dict.fromkeys(params["names"] if params["names"] is not None else self._batch()))
         shared.firmware.parse_limit(params["limit"])
         results, hosts = {}, {}
+        if params["stage"]:
+            # the state alone settles most of a large site: no secret is read and no BMC asked for these
+            looked_for = {*params["states"], "updating", "updating_failed"}
+            known = {
+                key: row["state"] for row in self.registry.nodes(names=names) for key in (row["name"], row["serial"])
+            }
+            for name in names:
+                if known.get(name, "updating") not in looked_for:
+                    results[name] = shared.firmware.left_alone(f"its state is {known[name]}")
         for name in names:
+            if name in results:
+                continue
             try:
                 hosts[name] = self._host(name)
             except Exception as error:  # a host whose variables or secrets cannot be read is that host's failure alone
@@ -82,29 +95,8 @@ class ActionModule(RegistryAction):
         found["results"] = {name: results[name] for name in names if name in results}
         if self._task.diff:
             found["diff"] = summary.joined_diff(results)
+        self._leave_a_mark(found)
         return found
-
-    def _refuse_what_means_the_first_host(self):
-        if self._task.when:
-            raise errors.InvalidInput(
-                "a condition on this task would count for all hosts as it is for the first one",
-                thing="when",
-                wanted="no `when` on the task and around it",
-                seen=str(self._task.when)[:200],
-                next_step="choose the hosts with `hosts:` of the play, or `names` of the task",
-            )
-        target = self._task.delegate_to
-        if target and str(target) not in HERE:
-            raise errors.InvalidInput(
-                "firmware is sent from the controller only",
-                thing="delegate_to",
-                wanted="no delegate_to",
-                seen=str(target),
-                next_step="run ansible-playbook where the BMC network is reachable",
-            )
-
-    def _batch(self):
-        return plain(self.task_vars.get("ansible_play_batch") or [self.host])
 
     def _host(self, name):
         """What is needed of one host: its endpoint, group, siblings, and the numbers of its attempt."""

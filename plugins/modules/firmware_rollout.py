@@ -15,7 +15,8 @@ description:
     A node that waits for a reset by hand does not count as failed here.
   - Nodes of one chassis (the host variable C(aicluster_siblings)) are done one after the other.
   - Runs once for all hosts and reads each host's variables inside; O(ignore:when) on the task is refused.
-  - Does not fail for what happens with single nodes. RV(failing) is for the play that fails them, as C(playbooks/firmware.yml) does.
+  - Does not fail for what happens with single nodes. Make it the last task of its play and import the playbook C(aicluster.baremetal.fleet_failures) after it,
+    which fails exactly the nodes that did not get there.
 extends_documentation_fragment:
   - aicluster.baremetal.firmware
   - aicluster.baremetal.registry

@@ -454,18 +454,18 @@ def update_in_stage(
         return taken["attempt"]
 
     if state not in {*states, "updating", *(("updating_failed",) if options.retry else ())}:
-        return _left_alone(f"its state is {state}")
+        return left_alone(f"its state is {state}")
     if state in ("updating", "updating_failed") and not check:
         # left behind: it is ours to end, also where nothing is left to send
         try:
             begin()
         except NotTaken as error:
-            return _left_alone(error.message)
+            return left_alone(error.message)
         more["attempt"] = taken["attempt"]
     elif check:
         look = registry.begin(node, "firmware", actor=actor, retry_failed=options.retry, check=True)
         if not look.selected:
-            return _left_alone(look.reason)
+            return left_alone(look.reason)
     try:
         result = update(
             endpoint,
@@ -479,7 +479,7 @@ def update_in_stage(
             **more,
         )
     except NotTaken as error:
-        return _left_alone(error.message)
+        return left_alone(error.message)
     except BaremetalError as error:
         result = error.with_host(str(node)).as_result()
     if "attempt" in taken:
@@ -487,7 +487,8 @@ def update_in_stage(
     return result
 
 
-def _left_alone(reason):
+def left_alone(reason):
+    """The result for a node that the stage does not touch."""
     return {"changed": False, "skipped": True, "state": "left_alone", "msg": reason}
 
 
