@@ -17,11 +17,15 @@ extends_documentation_fragment:
 options:
   sections:
     description:
-      - Parts of the inventory to read. Default is all.
+      - Parts of the inventory to read. Default is all but V(storage), V(power), V(thermal), V(bios) and V(logs), which change often or are long.
       - The firmware list of some GPU servers takes minutes; leave it out where it is not needed.
     type: list
     elements: str
-    choices: [system, bmc, processors, memory, nics, drives, gpus, firmware, boot]
+    choices: [system, bmc, processors, memory, nics, drives, gpus, firmware, boot, storage, power, thermal, bios, logs]
+  section_timeout:
+    description:
+      - Seconds that each section may take. One that takes longer is empty, with a warning, and costs the others nothing.
+    type: float
 seealso:
   - module: aicluster.baremetal.bmc_discover
 """
@@ -44,6 +48,8 @@ RETURN = r"""
 info:
   description:
     - The sections that were read.
+    - C(power) has consumed_watts, capacity_watts and supplies; C(thermal) has temperatures and fans; C(bios) has attributes and pending;
+      C(logs) has the newest entries that are worse than OK; C(storage) has controllers, volumes and the number of drives.
     - C(system) has id, manufacturer, model, serial, uuid, sku, power, bios_version and health; C(location) has rack and slot where the BMC knows them.
   returned: success
   type: dict

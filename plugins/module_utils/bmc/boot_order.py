@@ -14,7 +14,7 @@ from .result import Result, known_identity, read_until
 
 # What a word means: searched in a boot option's name, alias and UEFI device path (UEFI 2.10, 10.3: MAC(), IPv4(), Uri(), NVMe(), Sata(), HD()).
 KINDS = {
-    "pxe": re.compile(r"\bpxe|/MAC\((?!.*Uri\().*IPv[46]\(", re.IGNORECASE),
+    "pxe": re.compile(r"\bpxe|^network \||/MAC\((?!.*Uri\().*IPv[46]\(", re.IGNORECASE),
     "uefi_http": re.compile(r"\bhttp|Uri\(", re.IGNORECASE),
     "disk": re.compile(r"\b(hdd|hard ?(disk|drive)|disk|ssd|nvme|raid)\b|\b(NVMe|Sata|Scsi|SasEx|HD)\(", re.IGNORECASE),
     "cd": re.compile(r"\b(cd|dvd|cd-?rom)\b|CDROM\(", re.IGNORECASE),

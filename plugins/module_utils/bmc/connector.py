@@ -125,7 +125,8 @@ class Connector(SushyConnector):
         """Send one request, once; returns requests' Response (any status, redirects not followed) or raises TransportError."""
         parts = urlsplit(path)
         # Only the path of a link is used: BMCs behind NAT answer with addresses that we cannot reach, and credentials go only where they belong.
-        target = self._url + (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        # The slash keeps a link such as "@elsewhere/x" from becoming a part of the host's name.
+        target = f"{self._url}/{parts.path.lstrip('/')}" + (f"?{parts.query}" if parts.query else "")
         if timeout is None:
             timeout = (self._endpoint.connect_timeout, self._endpoint.read_timeout)
         try:

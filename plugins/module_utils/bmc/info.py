@@ -4,36 +4,48 @@ from __future__ import annotations
 
 from ..core.deadline import Deadline
 from ..core.errors import AuthenticationFailed, BaremetalError, DeadlineExceeded, InvalidInput, Refused, Unreachable
-from . import connect, transform
+from . import connect, sensors, transform
+from .bios import observed
 from .endpoint import check_seconds
+from .log import choose_logs, read_entries, read_services, wanted_entries
+from .storage import volume_facts
 
+# What is read unless the caller says which; then what is only read when it is named.
 SECTIONS = ("system", "bmc", "processors", "memory", "nics", "drives", "gpus", "firmware", "boot")
+MORE_SECTIONS = ("storage", "power", "thermal", "bios", "logs")
+DICTS = ("system", "bmc", "boot", "power", "thermal", "bios")
+LOG_ENTRIES = 50
 
 
-def info(endpoint, sections=None, deadline_s=None):
-    """The node's inventory by its BMC: a dict with the keys of SECTIONS (those asked for) plus `warnings`, `source` and `location`."""
+def info(endpoint, sections=None, deadline_s=None, section_s=None):
+    """The node's inventory by its BMC: a dict with the keys of SECTIONS (or those asked for) plus `warnings`, `source` and `location`.
+
+    `section_s` bounds each section, so that a slow one costs the others nothing; what was not read is empty and a warning.
+    """
     sections = tuple(sections or SECTIONS)
-    unknown = [name for name in sections if name not in SECTIONS]
+    unknown = [name for name in sections if name not in SECTIONS + MORE_SECTIONS]
     if unknown:
         raise InvalidInput(
             "there is no such section",
             host=endpoint.label,
             thing="sections",
-            wanted=", ".join(SECTIONS),
+            wanted=", ".join(SECTIONS + MORE_SECTIONS),
             seen=", ".join(unknown),
         )
     limit = endpoint.timeout if deadline_s is None else deadline_s
     check_seconds("timeout", limit, endpoint.label)
+    if section_s is not None:
+        check_seconds("section_timeout", section_s, endpoint.label)
     deadline = Deadline(limit, "the inventory", host=endpoint.label)
     with connect(endpoint, deadline) as client:
         if endpoint.protocol == "ipmi":
             return _ipmi_info(client, sections)
         if set(sections) - {"system", "bmc", "boot"}:
             client.login()
-        return redfish_info(client, sections)
+        return redfish_info(client, sections, section_s)
 
 
-def redfish_info(client, sections=SECTIONS):
+def redfish_info(client, sections=SECTIONS, section_s=None):
     """Inventory through an open Redfish client. A section that cannot be read is empty and a warning, never an error."""
     system = client.system()
     chassis = client.optional(transform.link(system, "Links", "Chassis"), "the chassis")
@@ -50,18 +62,31 @@ def redfish_info(client, sections=SECTIONS):
         "gpus": lambda: _gpus(client, system, chassis),
         "firmware": lambda: transform.firmware(_firmware(client)),
         "boot": lambda: transform.boot(client.boot_place()[0]),
+        "storage": lambda: _storage(client, system),
+        "power": lambda: sensors.power(client),
+        "thermal": lambda: sensors.thermal(client),
+        "bios": lambda: _bios(client, system),
+        "logs": lambda: _logs(client),
     }
     # The firmware list takes minutes on some GPU servers: last, so that it costs no other section its time.
     for name in sorted(sections, key=lambda section: section == "firmware"):
+        part = client.deadline
         try:
-            found[name] = readers[name]()
-        except (AuthenticationFailed, Unreachable):
+            with client.limited(section_s, name) as part:
+                found[name] = readers[name]()
+        except AuthenticationFailed:
             raise
+        except Unreachable as error:
+            # A BMC that is too slow for one section is not a BMC that does not answer.
+            if section_s is None or not part.expired():
+                raise
+            found[name] = {} if name in DICTS else []
+            client.warnings.append(f"{name}: not read within the time given ({error.seen})")
         except DeadlineExceeded as error:
-            found[name] = {} if name in ("system", "bmc", "boot") else []
+            found[name] = {} if name in DICTS else []
             client.warnings.append(f"{name}: not read within the time given ({error.seen})")
         except BaremetalError as error:
-            found[name] = {} if name in ("system", "bmc", "boot") else []
+            found[name] = {} if name in DICTS else []
             client.warnings.append(f"{name}: {error}")
     found["location"] = transform.location(chassis)
     found["source"] = client.source
@@ -106,6 +131,52 @@ def _drives(client, system):
     return drives
 
 
+def _storage(client, system):
+    """[{id, controllers, volumes, drives}] of the host; what a controller does not show is empty."""
+    found = []
+    for item in client.members(transform.link(system, "Storage"), "the storage"):
+        controllers = transform.items(item, "StorageControllers") or client.members(
+            transform.link(item, "Controllers"), None
+        )
+        volumes = [volume_facts(one) for one in client.members(transform.link(item, "Volumes"), None)]
+        found.append(
+            {
+                "id": transform.text(item, "Id") or transform.text(item, "@odata.id").rstrip("/").rsplit("/", 1)[-1],
+                "controllers": [
+                    {
+                        "model": transform.text(one, "Model") or None,
+                        "firmware": transform.text(one, "FirmwareVersion") or None,
+                    }
+                    for one in controllers
+                ],
+                "volumes": [
+                    {key: one[key] for key in ("id", "name", "level", "bytes")}
+                    for one in volumes
+                    if one["id"] != "Capabilities"
+                ],
+                "drives": len(transform.links(item, "Drives")),
+            }
+        )
+    return found
+
+
+def _bios(client, system):
+    """{attributes, pending} as bmc_bios compares them; pending only where the BMC links its settings object."""
+    resource = client.get(transform.link(system, "Bios"))
+    place = transform.link(resource, "@Redfish.Settings", "SettingsObject")
+    live, pending = observed(resource, client.optional(place, None) if place else None)
+    return {"attributes": live, "pending": pending}
+
+
+def _logs(client):
+    """The newest entries of each log that are worse than OK."""
+    found = []
+    for service in choose_logs(read_services(client), None):
+        entries = wanted_entries(read_entries(client, service, None, LOG_ENTRIES), None, "Warning", LOG_ENTRIES)
+        found.append({"log": service["name"], "entries": entries})
+    return found
+
+
 def _firmware(client):
     service = client.optional(transform.link(client.root(), "UpdateService"), None)
     # It takes minutes on some GPU servers: one long wait, not three short ones that each make the BMC begin again.
@@ -136,7 +207,7 @@ def _ipmi_info(client, sections):
         found["boot"] = _quietly(client, client.read_boot, {})
     missing = [name for name in sections if name not in found]
     for name in missing:
-        found[name] = []
+        found[name] = {} if name in DICTS else []
     if missing:
         client.warnings.append("IPMI cannot tell: " + ", ".join(missing))
     found["location"] = {"rack": None, "slot": None}

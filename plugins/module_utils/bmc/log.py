@@ -122,7 +122,7 @@ def log(
         if state == "read":
             found = []
             for service in chosen:
-                entries = _read(client, service, since, limit)
+                entries = read_entries(client, service, since, limit)
                 found.append(
                     {
                         "log": service["name"],
@@ -209,7 +209,7 @@ def choose_logs(services, logs, host=None):
     return chosen
 
 
-def _read(client, service, since, limit):
+def read_entries(client, service, since, limit):
     """Entries of one log, page by page, no more than are needed; a log that cannot be read is empty and a warning."""
     if not service["entries"]:
         return []

@@ -7,7 +7,7 @@ from .bios import REBOOTS, bios, plan_bios
 from .boot import BOOT_TARGETS, boot, boot_body, plan_boot
 from .boot_order import boot_order
 from .certificate import certificate, signing_request
-from .info import SECTIONS, info, redfish_info
+from .info import MORE_SECTIONS, SECTIONS, info, redfish_info
 from .log import SEVERITIES, log
 from .media import MEDIA_TYPES, media
 from .power import POWER_ACTIONS, plan_power, power
@@ -20,6 +20,7 @@ __all__ = [
     "BOOT_TARGETS",
     "LEVELS",
     "MEDIA_TYPES",
+    "MORE_SECTIONS",
     "POWER_ACTIONS",
     "REBOOTS",
     "RESET_TYPES",

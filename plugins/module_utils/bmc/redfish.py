@@ -128,7 +128,9 @@ class RedfishClient:
         """Open one session for longer work. At the BMC's session limit, or where it has no sessions, Basic is used instead."""
         if self._token or self._session_refused:
             return
-        uri = transform.link(self.root(), "Links", "Sessions") or ROOT + "SessionService/Sessions"
+        uri = transform.link(self.root(), "Links", "Sessions")
+        if not uri.startswith("/"):
+            uri = ROOT + "SessionService/Sessions"
         self._check_guard()
         self._guard_signals()
         body = {"UserName": self.endpoint.username, "Password": self.endpoint.password}
@@ -325,6 +327,17 @@ class RedfishClient:
             self._last_used = time.monotonic()
             self.sent.append((method, path, status))
             LOG.debug("%s: %s %s -> %s", self.endpoint.label, method, path, status)
+
+    @contextlib.contextmanager
+    def limited(self, seconds, thing):
+        """Inside, everything has to be done within `seconds` (None: no limit but the deadline)."""
+        before = self.deadline
+        if seconds is not None:
+            self.deadline = Deadline(min(seconds, before.remaining()), thing, host=self.endpoint.label)
+        try:
+            yield self.deadline
+        finally:
+            self.deadline = before
 
     @contextlib.contextmanager
     def patient(self, seconds):

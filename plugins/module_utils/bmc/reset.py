@@ -83,7 +83,7 @@ def _prepare(client, kind):
             host=client.endpoint.label,
             thing=transform.text(manager, "@odata.id") or "Managers",
             wanted="the action Manager.Reset",
-            seen=", ".join(transform.dig(manager, "Actions") or {}) or "no such action",
+            seen="no such action",
             next_step="restart it by IPMI (bmc_protocol: ipmi), or take its power away",
         )
     allowed = transform.strings(action.get("ResetType@Redfish.AllowableValues"))

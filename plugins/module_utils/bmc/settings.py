@@ -187,12 +187,8 @@ class _Places:
         )
         found = [item for item in found if transform.text(item, "@odata.id")]
         for item in found:
-            addresses = [
-                transform.text(entry, "Address")
-                for key in ("IPv4Addresses", "IPv6Addresses")
-                for entry in item.get(key) or ()
-                if isinstance(entry, dict)
-            ]
+            entries = [entry for key in ("IPv4Addresses", "IPv6Addresses") for entry in transform.items(item, key)]
+            addresses = [transform.text(entry, "Address") for entry in entries]
             if self.client.endpoint.address in addresses:
                 return transform.text(item, "@odata.id")
         inner = ("tohost", "usb", "host", "hmc")

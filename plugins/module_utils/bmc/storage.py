@@ -361,8 +361,7 @@ class _Controller:
 
     def levels(self):
         """RAID levels that the controller says it has; [] where it says nothing."""
-        items = self.resource.get("StorageControllers")
-        items = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        items = transform.items(self.resource, "StorageControllers")
         items += self.client.members(transform.link(self.resource, "Controllers"), None)
         found = []
         for item in items:

@@ -66,6 +66,12 @@ def links(resource, *keys):
     return [uri for uri in (text(item, "@odata.id") for item in items if isinstance(item, dict)) if uri]
 
 
+def items(resource, *keys):
+    """The dicts of a list property; [] for every other shape."""
+    value = dig(resource, *keys)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def members_of(page):
     """Members of a collection: `null`, absent and a single object are met on real BMCs."""
     value = dig(page, "Members")

@@ -39,8 +39,9 @@ INFO = {
     "sections": {
         "type": "list",
         "elements": "str",
-        "choices": ["system", "bmc", "processors", "memory", "nics", "drives", "gpus", "firmware", "boot"],
-    }
+        "choices": [*operations.SECTIONS, *operations.MORE_SECTIONS],
+    },
+    "section_timeout": {"type": "float"},
 }
 POWER = {
     "state": {
@@ -166,7 +167,7 @@ def _limit(params, usual):
 
 
 def _info(endpoint, params, check, fence):
-    found = operations.info(endpoint, params["sections"], params["timeout"])
+    found = operations.info(endpoint, params["sections"], params["timeout"], params["section_timeout"])
     return {
         "changed": False,
         "info": {key: value for key, value in found.items() if key not in ("warnings", "source")},

@@ -11,7 +11,13 @@ import tarfile
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations, redfish, transform
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import (
+    connect,
+    operations,
+    power,
+    redfish,
+    transform,
+)
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import HttpError
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
@@ -143,3 +149,170 @@ def test_spoiled_resources_are_never_a_traceback(trees, name):
         except errors.BaremetalError:
             pass
     assert complete, "no run got to the end: the spoiling says nothing"
+
+
+# ---- the operations, over the trees, with the real client on a wire that answers from a tree ------------------------------------
+class Reply:
+    def __init__(self, status, body):
+        self.status_code, self.headers, self.content = (
+            status,
+            {},
+            json.dumps(body).encode() if body is not None else b"",
+        )
+
+    @property
+    def text(self):
+        return self.content.decode()
+
+    def json(self):
+        return json.loads(self.content)
+
+
+class Wire:
+    """Takes the Connector's place (Endpoint.transport): reads come from the tree, writes are only counted."""
+
+    def __init__(self, tree, spoil=None):
+        self.tree, self.spoil, self.writes = tree, spoil, []
+
+    def __call__(self, endpoint):
+        return self
+
+    def exchange(self, method, path, body=None, headers=None, timeout=None, **unused):
+        if method != "GET":
+            if "sessions" in path.lower() or set(body or ()) == {"UserName", "Password"}:
+                return Reply(404, {})
+            self.writes.append((method, path, body))
+            return Reply(204, None)
+        resource = None if "$expand" in path else self.tree.get(transform.same_path(path))
+        if not isinstance(resource, dict):
+            return Reply(404, {})
+        resource = json.loads(json.dumps(resource))
+        return Reply(200, self.spoil(resource) if self.spoil else resource)
+
+    def drop_connections(self):
+        pass
+
+    close = drop_connections
+
+
+def runs(wire):
+    """(name, call) of every operation in check mode."""
+    where = Endpoint(
+        "192.0.2.1", username="x", password="y", tls="insecure", name="gpu01", transport=wire, guarded=False
+    )
+
+    def bios():
+        with connect(where) as client:
+            uri = transform.link(client.system(), "Bios")
+            live = client.get(uri).get("Attributes") if uri else None
+        live = live if isinstance(live, dict) else {}
+        return operations.bios(where, dict(list(live.items())[:5]) or {"Nothing": 1}, check=True)
+
+    yield "info", lambda: operations.info(where)
+    for action in operations.POWER_ACTIONS:
+        yield (
+            f"power {action}",
+            lambda action=action: operations.power(where, action, check=True, deadline_s=2, interval=0.01),
+        )
+    for target in operations.BOOT_TARGETS:
+        yield f"boot {target}", lambda target=target: operations.boot(where, target, check=True)
+
+    def order():
+        with connect(where) as client:
+            present = transform.strings(transform.dig(client.system(), "Boot", "BootOrder"))
+        return operations.boot_order(where, present[-1:] or ["disk"], check=True)
+
+    yield "boot order", order
+    yield "bios", bios
+    for kind in operations.MEDIA_TYPES:
+        yield (
+            f"media {kind}",
+            lambda kind=kind: operations.media(where, "http://192.0.2.9/x.iso", kind=kind, check=True),
+        )
+    yield "log", lambda: operations.log(where, limit=20)
+    yield "reset", lambda: operations.reset(where, check=True)
+    yield "account", lambda: operations.account(where, "monitor", "Monitor-1234567", role="Administrator", check=True)
+    yield "storage", lambda: operations.storage(where, "boot", level="RAID1", drives=["0", "1"], check=True)
+    for option in (
+        {"hostname": "x"},
+        {"ntp_servers": ["192.0.2.9"], "ntp_enabled": True},
+        {"dns_servers": ["192.0.2.9"]},
+        {"ipmi_over_lan": False},
+        {"secure_boot": True},
+        {"event_destinations": [{"destination": "https://192.0.2.9/"}]},
+    ):
+        yield f"settings {next(iter(option))}", lambda option=option: operations.settings(where, option, check=True)
+
+
+# tree: operations that this BMC does not offer; everything else must give a plan
+NOT_OFFERED = {
+    "dell-idrac9-libredfish": {"media floppy", "storage"},
+    "hpe-ilo-libredfish": {"settings ntp_servers"},
+    "lenovo-xcc-libredfish": {"boot uefi_http", "storage"},
+    "supermicro-libredfish": {"storage"},
+    "nvidia-dgx-h100-viking-libredfish": {"power nmi", "media cd", "media usb", "media floppy", "storage"},
+    "nvidia-gb200-libredfish": {"boot uefi_http", "media floppy", "storage"},
+}
+
+
+@pytest.mark.parametrize("name", NOT_OFFERED)
+def test_every_operation_plans(trees, name):
+    if name not in trees:
+        pytest.skip(f"{name} is not in this corpus")
+    wire, refused = Wire(trees[name]), {}
+    for what, call in runs(wire):
+        try:
+            found = call()
+            assert what != "bios" or not found.changed  # what runs already is no change
+        except errors.BaremetalError as error:
+            refused[what] = str(error)
+            assert error.seen is not None or error.wanted is not None
+    assert set(refused) == NOT_OFFERED[name], refused
+    assert not wire.writes
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_no_operation_has_a_traceback_on_spoiled_resources(trees, name, monkeypatch):
+    if name not in trees:
+        pytest.skip(f"{name} is not in this corpus")
+    monkeypatch.setattr(power, "SETTLE_S", 0.01)
+    monkeypatch.setattr(redfish, "BACKOFF", ())
+    good = 0
+    for seed in range(2 if "viking" in name else 6):
+        dice = random.Random(f"{name}/operations/{seed}")
+
+        def spoil(value, dice=dice):
+            if isinstance(value, dict):
+                kept = {}
+                for key, item in value.items():
+                    roll = dice.random()
+                    if roll < 0.03 and key != "@odata.id":
+                        continue
+                    odd = (
+                        None
+                        if roll < 0.05
+                        else "text"
+                        if roll < 0.055
+                        else 7
+                        if roll < 0.06
+                        else []
+                        if roll < 0.065
+                        else ...
+                    )
+                    kept[key] = spoil(item) if odd is ... else odd
+                return kept
+            if isinstance(value, list):
+                return [spoil(item) for item in value]
+            return value
+
+        wire = Wire(trees[name], spoil)
+        for what, call in runs(wire):
+            if what == "info" and seed:
+                continue  # has a test of its own
+            try:
+                call()
+                good += 1
+            except errors.BaremetalError as error:
+                assert error.message
+        assert not wire.writes
+    assert good > 20

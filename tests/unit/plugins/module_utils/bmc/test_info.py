@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -122,3 +123,28 @@ def test_a_slow_resource_is_asked_for_twice_at_most(bmc, there):
         with pytest.raises(errors.Unreachable):
             client.get("/redfish/v1/Systems/1/Memory")
         assert [path for unused, path, unused2 in client.sent].count("/redfish/v1/Systems/1/Memory") <= 2
+
+
+# ---- the sections that are read when they are named ---------------------------------------------------------------------------
+def test_power_thermal_bios_storage_logs(bmc, there):
+    found = operations.info(there, ["power", "thermal", "bios", "storage", "logs"])
+    assert set(found["power"]) == {"consumed_watts", "capacity_watts", "supplies"}
+    assert set(found["thermal"]) == {"temperatures", "fans"}
+    assert found["bios"]["attributes"] and found["bios"]["pending"] == {}
+    assert {item["id"] for item in found["storage"]} and all(
+        set(item) == {"id", "controllers", "volumes", "drives"} for item in found["storage"]
+    )
+    assert any(item["log"] == "Systems/1/SEL" for item in found["logs"])
+    assert not found["warnings"] and "gpus" not in found
+
+
+def test_a_slow_section_costs_the_others_nothing(bmc, there):
+    bmc.set_behaviour("gpu01", slow_path=".*/Memory(/.*)?$", slow_s=10, no_query_support=True)
+    began = time.monotonic()
+    found = operations.info(
+        replace(there, read_timeout=30.0, timeout=60.0), ["memory", "nics", "processors"], section_s=1.5
+    )
+    assert found["memory"] == [] and found["nics"] and found["processors"] and time.monotonic() - began < 8
+    assert any(text.startswith("memory: not read") for text in found["warnings"])
+    with pytest.raises(errors.InvalidInput):
+        operations.info(there, section_s=0)
