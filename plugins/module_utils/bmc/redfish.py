@@ -529,8 +529,8 @@ class RedfishClient:
             page = self._quietly(f"{path}?$expand=.($levels=1)")
             if page is not None:
                 found = self._pages(page)
-                # Some services drop properties in expanded members: such a member is read singly.
-                return [self._whole(item, what) or item for item in found]
+                # Some services drop properties in expanded members, Id among them: such a member is read singly.
+                return [item if "Id" in item else self._single(item, what) for item in found]
         page = self.optional(path, what)
         if page is None:
             return []
@@ -544,6 +544,10 @@ class RedfishClient:
         if "Id" in item or len(item) > 3:
             return item
         return self.optional(transform.text(item, "@odata.id"), what or "a member")
+
+    def _single(self, item, what):
+        uri = transform.text(item, "@odata.id")
+        return (self.optional(uri, what or "a member") if uri else None) or item
 
     def _quietly(self, path):
         try:

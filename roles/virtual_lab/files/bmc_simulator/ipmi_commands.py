@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from .fru import fru_data
+from .journal import differences
 
 if TYPE_CHECKING:
     from .node import Node
@@ -63,18 +64,22 @@ def users(node: Node) -> list[dict[str, Any]]:
 
 def carry_out(node: Node, message: dict[str, Any]) -> int:
     """A write that came by IPMI: journalled like the ones that came by Redfish. Returns an IPMI completion code."""
+    from . import resources  # not at the top: pyghmi's process needs only the commands
+
     what, _colon, detail = message["what"].partition(":")
-    code = 0
+    code, changes = 0, []
     if what == "power":
         node.request_reset(detail)
     elif what == "boot":
+        before = resources.boot_body(node)
         node.set_override(**message["values"])
+        changes = differences({"Boot": before}, {"Boot": resources.boot_body(node)})
     elif what == "bmc":
         node.restart_bmc()
     elif what == "user":
         code = node.ipmi_user(detail, str(message["uid"] - 1), message["password"])
     if message["what"] != "user:test":
-        entry = {"body": message["values"]} if "values" in message else {}
+        entry = {"body": message["values"], "changes": changes} if "values" in message else {}
         node.requests.append(
             method="IPMI", path=message["what"], account=message.get("account"), status=code, via="ipmi", **entry
         )

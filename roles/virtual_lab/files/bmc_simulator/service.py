@@ -392,7 +392,7 @@ class Service:
         if path.startswith(MONITORS + "/"):
             return self._monitor(path)
         if self.node.behaviour.secondary_needs_power and f"/{resources.HGX}" in path and not self.node.driver.running:
-            raise Problem("ServiceTemporarilyUnavailable", "30")
+            raise Problem("GeneralError", status=503)
         body = self._present(path)
         if body is None:
             if writes.methods(resources.locate(self.node, path)[1]):
