@@ -6,6 +6,7 @@ import collections
 import datetime
 import json
 import pathlib
+import re
 from typing import Any
 
 
@@ -29,6 +30,11 @@ def without_secrets(value: Any) -> Any:
             key: "***" if key.lower() in _SECRETS and item is not None else without_secrets(item)
             for key, item in value.items()
         }
+    if isinstance(value, str) and "PRIVATE KEY-----" in value:
+        # key and certificate in one text
+        return re.sub(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", "***", value, flags=re.DOTALL
+        )
     return [without_secrets(item) for item in value] if isinstance(value, list) else value
 
 

@@ -235,6 +235,8 @@ def test_key_and_certificate_together_on_a_lab_bmc(tmp_path):
         bmc = lab["gpu01"]
         pem = Authority(tmp_path).issue("new", ["127.0.0.1"]).decode()
         assert _replace(bmc, pem).status == 200
+        logged = lab.requests("gpu01")[-1]["body"]["CertificateString"]
+        assert "PRIVATE" not in logged and "BEGIN CERTIFICATE" in logged
         lab.wait("gpu01", lambda _state: _changed(lab, bmc))
 
 
