@@ -12,6 +12,9 @@ from .endpoint import check_seconds
 from .errors import AnswerLost, HttpError
 from .result import Result, known_identity
 
+# Seconds between the tries to log in with a password that was set just now; BMCs lock an account after three to five refusals.
+LOGIN_PAUSES = (4.0, 12.0)
+
 
 def can_log_in(endpoint, username, password, deadline=None, guarded=True):
     """True or False: do these credentials work? One authenticated read, one try only (BMCs lock accounts). "Must be changed" counts as working.
@@ -276,9 +279,7 @@ def _verify_account(client, endpoint, collection, username, password, role, enab
         endpoint = endpoint.with_account(username, password)
     guard.forget(endpoint.with_account(username, password or ""))
     if enabled is not False and password is not None and any(c.thing == "account.password" for c in plan.changes):
-        part = Deadline(min(20.0, deadline.remaining()), f"log in as {username}", host=endpoint.label)
-        # Some BMCs take seconds to distribute a new password; few and slow tries, because failed ones lock accounts.
-        part.wait(lambda: (can_log_in(endpoint, username, password, part, guarded=False), "refused"), interval=5.0)
+        _await_login(endpoint, username, password, deadline)
     with connect(endpoint, deadline) as fresh:
         fresh.hide(password)
         items = fresh.members(collection, "the accounts", expand=False)
@@ -300,6 +301,25 @@ def _verify_account(client, endpoint, collection, username, password, role, enab
             next_step="look at the account on the BMC itself",
             code="accepted_not_moved",
         )
+
+
+def _await_login(endpoint, username, password, deadline):
+    """Log in with the new password. Some BMCs take seconds to distribute it; few and slow tries, because failed ones lock accounts."""
+    for pause in (*LOGIN_PAUSES, None):
+        if can_log_in(endpoint, username, password, deadline, guarded=False):
+            return
+        if pause is None or pause >= deadline.remaining():
+            break
+        deadline._sleep(pause)
+    raise Refused(
+        "the BMC accepted the password and refuses log-ins with it",
+        host=endpoint.label,
+        thing=f"account {username}",
+        wanted="a log-in with the new password",
+        seen="refused",
+        next_step="the old password may still count; some BMCs want other characters, at most 16 or 20 of them, or an account type for Redfish",
+        code="accepted_not_moved",
+    )
 
 
 # ---- over IPMI ----------------------------------------------------------------------------------------------------------------------------

@@ -180,9 +180,12 @@ def _apply_power(client, endpoint, present, wanted, goal, deadline, fallback, gr
 def _await_restart(client, action, marks, deadline, interval, lost):
     """The power reads "on" before and after a restart, so a sign of it is awaited first.
 
-    A BMC that has LastResetTime must move it; many have no sign at all, then the result says that only the power was verified.
+    A BMC that has LastResetTime must move it (but for those where it only tells of the power); many have no sign at all, then the result says that only
+    the power was verified.
     """
     certain = bool(marks[1:2] and marks[1])
+    if certain and action == "reset" and not client.quirks(manager=True)["reset_time_counts"]:
+        certain = False
     limit = min(RESTART_MARK_S if certain else RESTART_SHOWS_S[action], deadline.remaining())
     part = Deadline(limit, f"a sign of the {action}", host=client.endpoint.label)
     while not part.expired():

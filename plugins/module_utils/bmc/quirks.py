@@ -16,6 +16,7 @@ SWITCHES = {
     "expand": ("$expand may be asked for where the service root offers it", True),
     "bios_settings": ("names below Bios where pending BIOS settings are looked for when Bios has no link to them", ()),
     "media_by_patch": ("virtual media are inserted and ejected by PATCH at once, without trying the actions", False),
+    "reset_time_counts": ("LastResetTime moves with a restart, and not only when the power goes off and on", True),
     "firmware_list_s": ("seconds that the firmware inventory may take", 60.0),
 }
 
@@ -56,6 +57,11 @@ QUIRKS = (
         "match": {"vendor": "^ami", "manufacturer": "nvidia"},
         "switches": {"firmware_list_s": 240.0},
         "source": "infra-controller#1584 and #6419: the firmware inventory of a DGX H100 takes two to three minutes",
+    },
+    {
+        "match": {"manager": "^openbmc"},
+        "switches": {"reset_time_counts": False},
+        "source": "openbmc/bmcweb systems.hpp, getLastResetTime: it is the chassis' last power operation, which a ForceRestart (a warm reboot) does not touch",
     },
 )
 MATCH_KEYS = ("vendor", "product", "manager", "manufacturer", "model", "firmware", "firmware_from", "firmware_before")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import account, operations
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.deadline import Deadline
 
 from .conftest import endpoint
 
@@ -48,8 +49,9 @@ def test_a_rotation_whose_answer_was_lost_is_decided_by_logging_in(fresh):
 def test_a_password_that_is_accepted_and_not_taken(fresh):
     fresh.set_behaviour("gpu01", accept_and_do_nothing=["account"])
     there = endpoint(fresh)
-    with pytest.raises(errors.BaremetalError):
+    with pytest.raises(errors.Refused) as caught:
         operations.account(there, there.username, "Rotated-12345", deadline_s=3)
+    assert caught.value.code == "accepted_not_moved" and "refuses log-ins" in caught.value.message
     assert operations.can_log_in(there, there.username, there.password)
 
 
@@ -102,3 +104,12 @@ def test_nobody_is_locked_out(fresh, change):
 def test_an_account_limit_is_above_zero(there):
     with pytest.raises(errors.InvalidInput):
         operations.account(there, "monitor", deadline_s=-5)
+
+
+def test_a_password_that_takes_its_time(fresh, monkeypatch):
+    """Refused at first, taken a moment later: two tries, and the guard does not count them."""
+    monkeypatch.setattr(account, "LOGIN_PAUSES", (0.3, 0.3))
+    there, answers = endpoint(fresh), [False, True]
+    monkeypatch.setattr(account, "can_log_in", lambda *unused, **unused2: answers.pop(0))
+    account._await_login(there, "monitor", "Monitor-12345", Deadline(10, "test"))
+    assert answers == []

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations, power
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations, power, quirks
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
 from .conftest import writes
@@ -201,3 +201,16 @@ def test_an_nmi_wants_a_server_that_is_on(bmc, off):
     for check in (True, False):
         with pytest.raises(errors.Unsupported):
             operations.power(off, "nmi", check=check)
+
+
+def test_a_reset_time_that_only_tells_of_the_power(bmc, off, monkeypatch):
+    """OpenBMC: LastResetTime does not move with a warm restart, so that it stands still proves nothing."""
+    operations.power(off, "on", interval=0.05)
+    monkeypatch.setattr(power, "RESTART_MARK_S", 0.5)
+    monkeypatch.setitem(power.RESTART_SHOWS_S, "reset", 0.3)
+    monkeypatch.setattr(
+        quirks, "QUIRKS", ({"match": {"manager": "."}, "switches": {"reset_time_counts": False}, "source": "test"},)
+    )
+    bmc.set_behaviour("gpu01", accept_and_do_nothing=["power"])
+    done = operations.power(off, "reset", interval=0.05)
+    assert done.changed and any("no sign" in text for text in done.warnings)

@@ -19,6 +19,7 @@ CASES = [
     ({"vendor": "AMI", "manufacturer": "GIGABYTE"}, "bios_settings", ("SD", "Settings"), {"vendor": "NVIDIA"}),
     ({"manufacturer": "Lenovo"}, "media_by_patch", True, {"manufacturer": "HPE"}),
     ({"vendor": "AMI", "manufacturer": "NVIDIA"}, "firmware_list_s", 240.0, {"vendor": "AMI", "manufacturer": "GIGABYTE"}),
+    ({"manager": "OpenBmc"}, "reset_time_counts", False, {"manager": "iLO 5"}),
 ]  # fmt: skip
 
 
