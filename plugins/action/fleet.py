@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import functools
+import gc
+import os
+import signal
+import sys
 import time
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls  # noqa: F401  loaded before the fork
-from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import fleet as door
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import sinks, summary, targets
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.breaker import Breaker
@@ -62,6 +66,8 @@ class ActionModule(RegistryAction):
     }
 
     def execute(self):
+        # This worker was forked for this one task: what it inherited stays as it is, so collecting garbage there costs time and copies its memory.
+        gc.freeze()
         self._refuse_what_means_the_first_host()
         params = self.params
         operation = params["operation"]
@@ -80,9 +86,18 @@ class ActionModule(RegistryAction):
         keys = targets.bmc_keys(values)
         for host, error in targets.shared(values, keys).items():
             results[host] = error.as_result()
-        jobs = self._jobs(operation, values, keys, options, later, rules, results)
+        jobs = self._jobs(operation, values, keys, rules, results)
+        secrets = self._secrets(values, later)
+        del values
+        watch = Watch()
         pacers = [Pacer(rule["batch"], rule["pause"]) for rule in rules] + [Pacer(IPMI_AT_ONCE, 0)]
-        self._run_jobs(operation, jobs, pacers, results)
+
+        def call(job, seconds, before_write):
+            own = self._params(job.host, job.params, operation, options, later, secrets)
+            check, diff = self.check_mode, bool(self._task.diff)
+            return door.call(operation, own, job.host, seconds, check, diff, before_write, watch)
+
+        self._run_jobs(operation, jobs, call, watch, pacers, results)
         diff = summary.joined_diff(results)
         found = summary.summarise(hosts, results, skipped, time.monotonic() - begun)
         self._warn(results)
@@ -184,22 +199,18 @@ class ActionModule(RegistryAction):
                 templated = hostvars[host] if templated is None else templated
                 value = templated[name]
             value = plain(value)
-            values[key] = None if value == "" else value
+            if isinstance(value, str):
+                value = sys.intern(value) or None  # most values are the same for thousands of hosts
+            values[key] = value
         return values
 
-    def _jobs(self, operation, values, keys, options, later, rules, results):
+    def _jobs(self, operation, values, keys, rules, results):
         """One Job for each host that is still without a result."""
         left = [host for host in values if host not in results]
-        secrets = self._secrets(left, values, later)
         limit = self.params["timeout"] or door.usual_seconds(operation)
         jobs = []
         for host in left:
             own = values[host]
-            try:
-                params = self._params(host, own, operation, options, later, secrets)
-            except errors.BaremetalError as error:
-                results[host] = error.with_host(host).as_result()
-                continue
             groups = [
                 (number, name)
                 for number, _rule in enumerate(rules)
@@ -213,18 +224,14 @@ class ActionModule(RegistryAction):
                 fence = functools.partial(self.registry.check_fence, host, int(own["fencing"]))
             jobs.append(
                 Job(
-                    host,
-                    params,
-                    key=keys.get(host),
-                    groups=groups,
-                    fence=fence,
-                    credential=own["credential"],
-                    limit=limit,
+                    host, own, key=keys.get(host), groups=groups, fence=fence, credential=own["credential"], limit=limit
                 )
             )
         return jobs
 
-    def _params(self, host, own, operation, options, later, secrets):
+    @staticmethod
+    def _params(host, own, operation, options, later, secrets):
+        """Everything that the operation needs to know of one host, made when it is its turn."""
         params = dict(options)
         if later:
             params = door.host_options(operation, options, {option: own[f"option {option}"] for option in later})
@@ -232,22 +239,24 @@ class ActionModule(RegistryAction):
             params[f"bmc_{key}"] = own[key]
         params["bmc_tls"] = own["tls"] or "verify"
         params["system_id"] = own["system_id"]
-        found = self._secret(secrets, own["credential"], host)
+        found = ActionModule._secret(secrets, own["credential"], host)
         params["bmc_username"], params["bmc_password"] = (
             str(found.get("username") or ""),
             str(found.get("password") or ""),
         )
         if params.get("credential"):
             # The operation's own secret (the account's new password), beside the one that we log in with.
-            params["password"] = str(self._secret(secrets, params.pop("credential"), host).get("password") or "")
+            params["password"] = str(
+                ActionModule._secret(secrets, params.pop("credential"), host).get("password") or ""
+            )
         return params
 
-    def _secrets(self, hosts, values, later):
+    def _secrets(self, values, later):
         """{reference: dict or error} of every reference that occurs."""
-        wanted = {values[host]["credential"] for host in hosts}
+        wanted = {own["credential"] for own in values.values()}
         wanted.add(self.params["options"].get("credential"))
         if "credential" in later:
-            wanted |= {values[host]["option credential"] for host in hosts}
+            wanted |= {own["option credential"] for own in values.values()}
         wanted = sorted(str(reference) for reference in wanted if reference)
         if not wanted:
             return {}
@@ -286,13 +295,11 @@ class ActionModule(RegistryAction):
         return found
 
     # ---- the run --------------------------------------------------------------------------------------------------------------------------
-    def _run_jobs(self, operation, jobs, pacers, results):
-        params = self.params
-        check, diff = self.check_mode, bool(self._task.diff)
-        watch = Watch()
+    def _run_jobs(self, operation, jobs, call, watch, pacers, results):
+        params, shared = self.params, summary.Shared()
 
-        def call(job, seconds, before_write):
-            return door.call(operation, job.params, job.host, seconds, check, diff, before_write, watch)
+        def keep(host, result):
+            results[host] = shared(result)
 
         engine = Engine(
             call,
@@ -304,14 +311,16 @@ class ActionModule(RegistryAction):
             canary=params["canary"],
             watch=watch,
         )
-        writer = self._writer(operation, results)
+        writer = self._writer(operation, keep)
+        # When the controller ends, this worker gets the time to delete its sessions; the engine sends nothing else from then on.
+        process.die_with_parent(os.getppid(), signal.SIGTERM)
         try:
-            engine.run(jobs, writer.put if writer else results.__setitem__)
+            engine.run(jobs, writer.put if writer else keep)
         finally:
             if writer:
                 writer.close()
 
-    def _writer(self, operation, results):
+    def _writer(self, operation, keep):
         """The writer of large results, or None where they are to stay in memory."""
         found = []
         if self.params["record"]:
@@ -328,7 +337,7 @@ class ActionModule(RegistryAction):
             found.append(sinks.JsonLines(self.params["output"]))
         if not found:
             return None
-        return sinks.Writer(found, lambda host, result: results.__setitem__(host, sinks.slim(result)))
+        return sinks.Writer(found, lambda host, result: keep(host, sinks.slim(result)))
 
     def _save(self, host, info, facts, parts):
         """One inventory into the registry. Only the record of the server that was seen: another serial is another server, which is for discovery."""

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -96,7 +97,7 @@ class Controller:
             cwd=self.directory,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         text = done.stdout + done.stderr
         assert testing.PASSWORD not in text and "Another-" not in text
@@ -210,3 +211,34 @@ def test_each_host_has_its_own_new_password(controller):
     mixed = {**overrides, "gpu02": {"next": "new-gpu01"}}
     status, text, result, _left = controller.run("--check", overrides=mixed, **options)
     assert status == 0 and result["changed_hosts"] == ["gpu02"], text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_stopped_leaves_no_session_behind(controller, number):
+    lab = controller.lab
+    lab.set_behaviour(delay_s=0.5)
+    (controller.directory / "hosts.yml").write_text(yaml.safe_dump({"nodes": {"hosts": controller.hosts}}))
+    task = {"aicluster.baremetal.fleet": {"operation": "info"}, "run_once": True}
+    (controller.directory / "play.yml").write_text(
+        yaml.safe_dump([{"hosts": "nodes", "gather_facts": False, "tasks": [task]}])
+    )
+    program = pathlib.Path(sys.executable).with_name("ansible-playbook")
+    process = subprocess.Popen(
+        [program, "-i", controller.directory / "hosts.yml", controller.directory / "play.yml"],
+        env=controller.environment,
+        stdout=(controller.directory / "output.log").open("w"),
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        try:
+            for name in NAMES:
+                lab.wait(name, lambda state: state["sessions"] == 1, 120)
+        except TimeoutError:
+            pytest.fail(f"no session was opened: {(controller.directory / 'output.log').read_text()}")
+        process.send_signal(number)
+        assert process.wait(60) != 0
+        for name in NAMES:
+            lab.wait(name, lambda state: state["sessions"] == 0, 30)
+    finally:
+        process.kill()
+        process.wait()

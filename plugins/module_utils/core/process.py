@@ -78,8 +78,10 @@ def is_alive(owner):
     return not owner.started or stat[1] == owner.started
 
 
-def die_with_parent(parent=None):
-    """Make the kernel send SIGKILL to this process when its parent ends (Linux). Returns True when armed.
+def die_with_parent(parent=None, number=signal.SIGKILL):
+    """Make the kernel send SIGKILL (or signal `number`) to this process when its parent ends (Linux). Returns True when armed.
+
+    Another signal is for a process that has something to give back first and writes nothing more meanwhile; it replaces what was armed before.
 
     `parent`: the pid that the caller knows as its parent; if it is already gone when the signal is armed, this process ends at once.
     The signal is tied to the parent's *thread* that forked; Ansible forks its workers from the main thread.
@@ -87,11 +89,11 @@ def die_with_parent(parent=None):
     global _armed_in
     if not sys.platform.startswith("linux"):
         return False
-    if _armed_in != os.getpid():
+    if _armed_in != (os.getpid(), number):
         libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        if libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0) != 0:
             return False
-        _armed_in = os.getpid()
+        _armed_in = (os.getpid(), number)
     if parent is not None and os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
     return True

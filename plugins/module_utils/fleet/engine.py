@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import signal
 import threading
@@ -146,7 +147,7 @@ class Engine:
         self._progress = self._progress or Progress("run", len(jobs), 0, print)
         if self._deadline_s is not None:
             self._end = self._clock() + self._deadline_s
-        old = self._guard_sigterm()
+        old = self._guard_signals()
         try:
             first = jobs[: self._canary] if 0 < self._canary < len(jobs) else jobs
             self._wave(first)
@@ -154,14 +155,18 @@ class Engine:
             if rest:
                 self._breaker.check(len(first), "nodes tried first")
                 self._wave(rest)
-        except BaseException:
+        except BaseException as error:
+            for number in old:
+                signal.signal(number, signal.SIG_IGN)
             self._leave()
+            self._restore_signals(old)
+            if isinstance(error, _Interrupted):
+                os.kill(os.getpid(), error.number)  # now to whom it was meant for; most do not come back from there
             raise
         finally:
             for _unused in range(self._threads):
                 self._todo.put(None)
-            if old is not None:
-                signal.signal(signal.SIGTERM, old)
+            self._restore_signals(old)
 
     def _wave(self, jobs):
         self._count = len(jobs)
@@ -250,6 +255,7 @@ class Engine:
 
     def _finish(self, job, result, tried=True):
         job.told = True
+        job.params = job.fence = None  # of thousands of jobs that are done nothing should stay
         self._count -= 1
         failed = bool(result.get("failed"))
         code = (result.get("error") or {}).get("code")
@@ -315,10 +321,18 @@ class Engine:
                 self._running.pop(id(job), None)
 
     @staticmethod
-    def _guard_sigterm():
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            return signal.signal(signal.SIGTERM, _terminated)
-        return None
+    def _guard_signals():
+        """While the run is on, signals that end the process first let it give back its sessions. {number: the handler before}."""
+        old = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                old[number] = signal.signal(number, _interrupted)
+        return old
+
+    @staticmethod
+    def _restore_signals(old):
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
     # ---- the workers --------------------------------------------------------------------------------------------------------------------------
     def _work(self):
@@ -354,5 +368,11 @@ class Engine:
             self._events.put(("wrote", job, self._clock()))
 
 
-def _terminated(number, frame):
-    raise SystemExit(128 + number)
+class _Interrupted(BaseException):
+    def __init__(self, number):
+        super().__init__(number)
+        self.number = number
+
+
+def _interrupted(number, frame):
+    raise _Interrupted(number)

@@ -72,3 +72,22 @@ def joined_diff(results):
         for side, lines in sides.items():
             lines += [f"{host} {line}\n" for line in str((diff or {}).get(side) or "").splitlines()]
     return {side: "".join(lines) for side, lines in sides.items()}
+
+
+class Shared:
+    """Keeps equal parts of results once: what thousands of BMCs say is mostly the same, and each result is held in several processes."""
+
+    PARTS = ("before", "after", "bmc", "bmc_warnings", "msg")
+    LONGEST = 1000
+
+    def __init__(self):
+        self._known = {}
+
+    def __call__(self, result):
+        """The same result, with parts that occurred before in the place of its own."""
+        for key in self.PARTS:
+            if key in result:
+                text = repr(result[key])
+                if len(text) <= self.LONGEST:
+                    result[key] = self._known.setdefault((key, text), result[key])
+        return result

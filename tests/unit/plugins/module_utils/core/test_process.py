@@ -78,3 +78,37 @@ def test_another_machine_cannot_be_known():
     me = process.identify(os.getpid())
     assert process.is_alive({**me.as_dict(), "host": "elsewhere"}) is None
     assert process.is_alive({**me.as_dict(), "boot_id": "another-boot/pid:[1]"}) is False
+
+
+GENTLE = textwrap.dedent(
+    """
+    import importlib.util, os, signal, sys, time
+    spec = importlib.util.spec_from_file_location("process", sys.argv[1])
+    process = importlib.util.module_from_spec(spec)
+    sys.modules["process"] = process
+    spec.loader.exec_module(process)
+    process.arm_forks()
+    child = os.fork()
+    if child == 0:
+        def last_words(number, frame):
+            print("given back", flush=True)
+            os._exit(0)
+        signal.signal(signal.SIGTERM, last_words)
+        process.die_with_parent(os.getppid(), signal.SIGTERM)
+        print("armed", flush=True)
+        time.sleep(30)
+        os._exit(1)
+    time.sleep(30)
+    """
+)
+
+
+def test_a_worker_may_ask_for_a_gentler_signal():
+    environment = {k: v for k, v in os.environ.items() if k != "AICLUSTER_CONTROLLER_PID"}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", GENTLE, process.__file__], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert parent.stdout.readline() == "armed\n"
+    parent.kill()
+    parent.wait()
+    assert parent.stdout.read() == "given back\n"

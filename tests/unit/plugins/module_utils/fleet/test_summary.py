@@ -52,3 +52,9 @@ def test_one_diff_with_the_host_in_each_line():
     found = summary.joined_diff(results)
     assert found == {"before": 'a power: "off"\n', "after": 'a power: "on"\n'}
     assert "diff" not in results["a"]
+
+
+def test_equal_parts_of_results_are_one_object():
+    shared = summary.Shared()
+    one, other = (shared({"bmc": {"vendor": "x"}, "before": {"power": power}, "msg": "m"}) for power in ("on", "off"))
+    assert one["bmc"] is other["bmc"] and one["before"] == {"power": "on"} and other["before"] == {"power": "off"}
