@@ -63,7 +63,11 @@ def account(
         )
     with connect(endpoint, deadline, fence) as client:
         client.hide(password)
-        service = client.get(transform.link(client.root(), "AccountService") or "/redfish/v1/AccountService")
+        try:
+            service = client.get(transform.link(client.root(), "AccountService") or "/redfish/v1/AccountService")
+        except AuthenticationFailed as error:
+            rest = {"role": role, "enabled": enabled, "update_password": update_password}
+            return _forced_change(client, error, username, password, state, rest, deadline, check, fence)
         collection = transform.link(service, "Accounts")
         items = client.members(collection, "the accounts", expand=False)
         item = next((entry for entry in items if transform.text(entry, "UserName") == username), None)
@@ -118,6 +122,48 @@ def account(
             )
         result.bmc = known_identity(client) if not check else {}
         return result
+
+
+def _forced_change(client, error, username, password, state, rest, deadline, check, fence):
+    """The BMC lets this account do nothing but change its own password: that is done first, the rest with the new one. Other refusals are raised."""
+    endpoint, uri = client.endpoint, str(error.thing)
+    ours = username == endpoint.username and state == "present" and password is not None
+    if error.code != "password_change_required" or not ours or not uri.startswith("/"):
+        raise error
+    if password == endpoint.password:
+        raise InvalidInput(
+            "the BMC wants another password for this account, not the one that it has",
+            host=endpoint.label,
+            thing=f"account {username}",
+            wanted="a new password",
+            seen="the present one",
+            next_step="give another password",
+        )
+    plan = Plan([Change("account.password", "another", "the wanted one")], secret=("account.password",))
+    result = Result(True, plan, {"username": username}, {"username": username}, client.warnings, client.source)
+    if check:
+        client.warnings.append(
+            "the BMC wants a new password before it shows the account; its role and switch could not be compared"
+        )
+        return result
+    patch_account(client, uri, {"Password": password}, etag=False)
+    client.close()
+    renewed = endpoint.with_account(username, password)
+    guard.forget(renewed)
+    _await_login(endpoint, username, password, deadline)
+    done = account(
+        renewed,
+        username,
+        password,
+        state=state,
+        deadline_s=max(1.0, deadline.remaining()),
+        fence=fence,
+        password_right=True,
+        **rest,
+    )
+    done.plan = Plan([*plan.changes, *done.plan.changes], secret=("account.password",))
+    done.changed, done.warnings = True, [*result.warnings, *done.warnings]
+    return done
 
 
 def _is_right(endpoint, username, password, have, enabled, state, update_password, known, deadline, warnings):

@@ -113,3 +113,21 @@ def test_a_password_that_takes_its_time(fresh, monkeypatch):
     monkeypatch.setattr(account, "can_log_in", lambda *unused, **unused2: answers.pop(0))
     account._await_login(there, "monitor", "Monitor-12345", Deadline(10, "test"))
     assert answers == []
+
+
+def test_a_bmc_that_demands_a_new_password_gets_it(fresh):
+    """Nothing but the account's own password can be changed then; what else was asked for is done with the new one."""
+    there = endpoint(fresh)
+    fresh.set_behaviour("gpu01", password_change_required=True)
+    with pytest.raises(errors.AuthenticationFailed) as caught:
+        operations.account(there, "monitor", "Monitor-12345")
+    assert caught.value.code == "password_change_required"
+    with pytest.raises(errors.InvalidInput):
+        operations.account(there, there.username, there.password)
+    planned = operations.account(there, there.username, "Rotated-12345", role="Administrator", check=True)
+    assert planned.changed and not fresh.requests("gpu01")
+    done = operations.account(there, there.username, "Rotated-12345", role="Administrator")
+    assert done.changed and done.plan.diff() == planned.plan.diff() and done.after["role"] == "Administrator"
+    renewed = there.with_account(there.username, "Rotated-12345")
+    assert not operations.account(renewed, there.username, "Rotated-12345").changed
+    assert [entry["method"] for entry in fresh.requests("gpu01")] == ["PATCH"]
