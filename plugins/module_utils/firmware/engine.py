@@ -16,8 +16,9 @@ from .baseline import ACTIVATIONS
 from .port import BROKEN_OFF, IN_DOUBT, PASSING
 from .versions import Rule
 
-# How often one image may be sent as a whole where nothing came of it that anybody could see.
-MOST_PUSHES = 2
+# How often one image may be sent as a whole where nothing came of it that anybody could see: no task, no staged version, and the old version after the reset.
+# An image that the BMC said it had written is never sent again.
+MOST_PUSHES = 4
 MOST_BROKEN_OFF = 4
 
 

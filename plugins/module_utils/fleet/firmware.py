@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import math
+import threading
+import time
 from dataclasses import dataclass, field
 
 from ..bmc.update import RedfishUpdater
-from ..core.errors import BaremetalError, InvalidInput, Refused, Unsupported
+from ..core.errors import BaremetalError, Conflict, InvalidInput, Refused, Unsupported
 from ..core.outcome import COULD_NOT_TEST, FAIL, PASS
 from ..firmware import planner
 from ..firmware.engine import Engine, Limits, consent_refused
@@ -55,6 +57,25 @@ class Options:
     siblings: list = field(default_factory=list)
 
 
+# One writer at a time in this process: SQLite wakes waiting writers in no order, and on a slow disk some would wait until they give up.
+_WRITING = threading.Lock()
+LOCKED_S = 600.0
+
+
+def written(call, *arguments, **named):
+    """Call a registry method that writes, patiently: a busy database must not end the update of a node in the middle."""
+    end = time.monotonic() + LOCKED_S
+    while True:
+        try:
+            with _WRITING:
+                return call(*arguments, **named)
+        except Conflict as error:
+            busy = str(error.thing or "").startswith("registry") and error.code == "conflict"
+            if not busy or time.monotonic() > end:
+                raise
+        time.sleep(1.0)
+
+
 class RegistryJournal:
     """engine's journal, kept in the registry under one claim."""
 
@@ -69,8 +90,17 @@ class RegistryJournal:
         self._steps = row["steps"]
 
     def move(self, number, expected, new, detail=None, pushed=False, reset=False):
-        self._registry.set_firmware_step(
-            self._plan, self._claim, number, expected, new, detail, pushed, reset, self._actor
+        written(
+            self._registry.set_firmware_step,
+            self._plan,
+            self._claim,
+            number,
+            expected,
+            new,
+            detail,
+            pushed,
+            reset,
+            self._actor,
         )
 
     def check(self):
@@ -194,7 +224,7 @@ class _Run:
         """(FirmwarePlan, its row in the registry or None for a new one, whether images are in flight); or (result, ...) for a parked one."""
         read = self.registry.firmware_plan(self.node)
         if read and not self.check:
-            read = self.registry.claim_firmware_plan(self.node, self.actor, self.owner, self.options.retry)
+            read = written(self.registry.claim_firmware_plan, self.node, self.actor, self.owner, self.options.retry)
         busy = bool(read) and any(step["state"] in IN_FLIGHT for step in read["steps"])
         if read and read["state"] == "parked" and not self.options.retry:
             return self._parked(read), read, busy
@@ -212,7 +242,7 @@ class _Run:
                 text = "is done by a tool on the node: run bmc_firmware with in_band"
                 plan.skipped.append(planner.Skipped(name, "in_band", text, None, platform.components[name].wanted))
         if read and not self.check and not plan.changed:
-            self.registry.end_firmware_plan(read["id"], read["claim"], "done", "nothing is left to do")
+            written(self.registry.end_firmware_plan, read["id"], read["claim"], "done", "nothing is left to do")
         return plan, None, False
 
     def _parked(self, row):
@@ -261,7 +291,7 @@ class _Run:
                 self.images.get(step.image, fetch=bool(self.images.cache) or not step.image.get("url"))
         before = {"health": port.health(), "power": port.power()}
         self._before_write()
-        return self.registry.save_firmware_plan(self.node, plan.as_dict(), self.actor, self.owner, before)
+        return written(self.registry.save_firmware_plan, self.node, plan.as_dict(), self.actor, self.owner, before)
 
     # ---- doing it -------------------------------------------------------------------------------------------------------------------------
     def _carry_out(self, plan, row, port, result):
@@ -282,7 +312,7 @@ class _Run:
         if outcome.state != "active":
             return self._stopped(row, outcome, result)
         worse = self._after(row, port)
-        self.registry.end_firmware_plan(row["id"], row["claim"], "done", "; ".join(worse) or None)
+        written(self.registry.end_firmware_plan, row["id"], row["claim"], "done", "; ".join(worse) or None)
         self._evidence(plan, PASS, result)
         result["msg"] = f"{plan.summary()}: done"
         result["health_worse"] = worse
@@ -321,9 +351,9 @@ class _Run:
 
     def _stopped(self, row, outcome, result):
         if outcome.code not in GO_ON_CODES:
-            self.registry.end_firmware_plan(row["id"], row["claim"], "parked", outcome.reason)
+            written(self.registry.end_firmware_plan, row["id"], row["claim"], "parked", outcome.reason)
         else:
-            self.registry.end_firmware_plan(row["id"], row["claim"], "open", outcome.reason)
+            written(self.registry.end_firmware_plan, row["id"], row["claim"], "open", outcome.reason)
         error = BaremetalError(
             outcome.reason,
             host=self.row["name"],
@@ -346,8 +376,9 @@ class _Run:
 
     def _heard(self, text):
         attempt, fencing = self.attempt
-        if attempt is not None:
-            self.registry.step(self.node, attempt, fencing, "firmware", text)
+        # what lies between is in the plan's own record; each step here is one more write to the registry
+        if attempt is not None and not text.endswith(("writing", "staged", "activating")):
+            written(self.registry.step, self.node, attempt, fencing, "firmware", text)
         if self.tell:
             self.tell(f"{self.row['name']}: {text}")
 
@@ -402,7 +433,7 @@ class _Run:
         have = [row for row in self.registry.evidence(self.node) if row["check"] == item["check"]]
         if have and all(have[-1][key] == item[key] for key in ("outcome", "value", "limit")) and not result["changed"]:
             return
-        self.registry.record_evidence(self.node, self.attempt[0], [item], self.actor)
+        written(self.registry.record_evidence, self.node, self.attempt[0], [item], self.actor)
 
 
 def _steps(plan, records):
@@ -447,7 +478,7 @@ def update_in_stage(
     taken = {}
 
     def begin():
-        begun = registry.begin(node, "firmware", more.get("owner"), actor=actor, retry_failed=options.retry)
+        begun = written(registry.begin, node, "firmware", more.get("owner"), actor=actor, retry_failed=options.retry)
         if not begun.selected:
             raise NotTaken(begun.reason, host=str(node), thing="stage firmware")
         taken["attempt"] = (begun.attempt, begun.fencing)
@@ -498,9 +529,9 @@ def _give_back(registry, node, attempt, result, actor):
     if code == "fenced_out" or code in GO_ON_CODES:
         return
     if result.get("failed"):
-        registry.finish(node, *attempt, FAIL, actor, reason=str(result.get("msg"))[:500])
+        written(registry.finish, node, *attempt, FAIL, actor, reason=str(result.get("msg"))[:500])
     else:
-        registry.finish(node, *attempt, PASS, actor)
+        written(registry.finish, node, *attempt, PASS, actor)
 
 
 # ---- many nodes ---------------------------------------------------------------------------------------------------------------------------------
