@@ -16,7 +16,11 @@ BOOT_TARGETS = tuple(transform.BOOT_TARGETS)
 def plan_boot(present, target, enabled, mode=None, http_uri=None):
     """Pure: the Plan from the boot override that is set (`transform.boot` shape) to the one wanted. Fields that mean nothing are not compared."""
     changes = [Change("boot.target", present["target"], target)]
-    if target != "none":
+    if target == "none":
+        # it goes with the target; alone it means nothing without one
+        if present["target"] != "none":
+            changes.append(Change("boot.enabled", present["enabled"], "disabled"))
+    else:
         changes.append(Change("boot.enabled", present["enabled"], enabled))
         if mode:
             changes.append(Change("boot.mode", present["mode"], mode))
@@ -108,10 +112,13 @@ def boot_body(place, target, enabled, mode, host=None):
     """Pure: the PATCH body. The mode is sent where the BMC has that property (some demand it), and never where it has not."""
     names = transform.BOOT_TARGETS[target]
     allowed = transform.boot_targets(place)
+    current = transform.text(place, "Boot", "BootSourceOverrideMode")
     if target == "none":
         body = {"BootSourceOverrideEnabled": "Disabled"}
         if not allowed or "None" in allowed:
             body["BootSourceOverrideTarget"] = "None"
+        if transform.has_boot_mode(place) and current:
+            body["BootSourceOverrideMode"] = current  # some fall back to Legacy in every PATCH without it
         return {"Boot": body}
     if target == "cd":
         names = quirks.of_system(place)["cd_targets"]
@@ -129,7 +136,6 @@ def boot_body(place, target, enabled, mode, host=None):
         "BootSourceOverrideTarget": name,
         "BootSourceOverrideEnabled": "Once" if enabled == "once" else "Continuous",
     }
-    current = transform.text(place, "Boot", "BootSourceOverrideMode")
     if transform.has_boot_mode(place) and (mode or current):
         body["BootSourceOverrideMode"] = transform.BOOT_MODES[mode] if mode else current
     return {"Boot": body}

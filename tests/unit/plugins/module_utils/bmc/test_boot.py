@@ -121,3 +121,21 @@ def test_the_url_of_uefi_http():
         for wrong in ({"target": "pxe", "http_uri": URL}, {"target": "uefi_http", "http_uri": "boot.efi"}):
             with pytest.raises(errors.InvalidInput):
                 operations.boot(where, **wrong)
+
+
+def test_taking_the_override_away_foretells_everything_that_is_written():
+    from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.boot import plan_boot
+
+    plan = plan_boot({"target": "pxe", "enabled": "once", "mode": "uefi"}, "none", "disabled")
+    assert {(change.thing, change.before, change.after) for change in plan.changes} == {
+        ("boot.target", "pxe", "none"),
+        ("boot.enabled", "once", "disabled"),
+    }
+    assert not plan_boot({"target": "none", "enabled": "once", "mode": None}, "none", "disabled").changed
+
+
+def test_the_mode_stays_when_the_override_is_taken_away(bmc, off):
+    bmc.set_behaviour("gpu01", boot_mode="required")
+    operations.boot(off, "pxe", mode="uefi", interval=0.05)
+    operations.boot(off, "none", interval=0.05)
+    assert bmc.state("gpu01")["override"]["mode"] == "UEFI"
