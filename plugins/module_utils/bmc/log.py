@@ -171,7 +171,7 @@ def _one(endpoint, chosen):
 def read_services(client):
     """[{name, id, entries, clear, info}] of the host system and its manager; `name` is "Systems/1/SEL"."""
     found, seen = [], set()
-    for kind, owner in (("Systems", client.system()), ("Managers", client.manager())):
+    for kind, owner in (("Systems", client.system_or_none()), ("Managers", client.manager())):
         for item in client.members(transform.link(owner, "LogServices"), "the log services"):
             uri = transform.text(item, "@odata.id")
             if not uri or transform.same_path(uri) in seen:

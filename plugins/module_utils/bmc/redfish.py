@@ -662,6 +662,15 @@ class RedfishClient:
             self._all_systems = found
         return self._system
 
+    def system_or_none(self):
+        """Like `system`, but {} where the service has none at all: a chassis controller and a switch have logs, settings and a manager too."""
+        try:
+            return self.system()
+        except NotFound as error:
+            if error.thing != "Systems":
+                raise
+            return {}
+
     def refresh_system(self):
         uri = transform.text(self.system(), "@odata.id")
         self._system = self.get(uri)
@@ -670,13 +679,14 @@ class RedfishClient:
     def manager(self):
         """The manager of the chosen system, by its own link; where that is missing, the one that says that it manages it."""
         if self._manager is None:
-            uri = transform.manager_uri(self.system())
-            if uri:
-                self._manager = self.optional(uri, "the manager")
-            if self._manager is None:
-                found = self.members(transform.link(self.root(), "Managers"), "the managers", expand=False)
-                self._manager = transform.choose_manager(found, self.system())
-        return self._manager or {}
+            system = self.system_or_none()
+            uri = transform.manager_uri(system)
+            found = self.optional(uri, "the manager") if uri else None
+            if found is None:
+                managers = self.members(transform.link(self.root(), "Managers"), "the managers", expand=False)
+                found = transform.choose_manager(managers, system)
+            self._manager = found or {}
+        return self._manager
 
     def identity(self, read=True):
         """{vendor, model, firmware} of the BMC; with `read=False` only from what was read already."""

@@ -190,7 +190,8 @@ def _look(endpoint, deadline):
     """One authenticated look on a connection of its own: the system's power and the manager. Returns LastResetTime or None."""
     part = Deadline(min(20.0, max(0.5, deadline.remaining())), "an answer of the BMC", host=endpoint.label)
     with connect(endpoint, part) as client:
-        client.read_power()
         if client.source == "ipmi":
+            client.read_power()
             return None
+        client.system_or_none()
         return transform.text(client.manager(), "LastResetTime") or None

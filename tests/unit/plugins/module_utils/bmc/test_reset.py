@@ -106,12 +106,12 @@ def test_accepted_and_not_done():
         serving({**answers, "POST /reset": (204, None)}) as (unused, where),
         pytest.raises(errors.DeadlineExceeded) as caught,
     ):
-        operations.reset(where, interval=0.1, deadline_s=6)
+        operations.reset(where, interval=0.1, deadline_s=20)
     assert caught.value.code == "accepted_not_moved"
     _manager, answers = manager_of()
     with serving({**answers, "POST /reset": (204, None)}) as (unused, where):
         assert any(
-            "never seen to go away" in text for text in operations.reset(where, interval=0.1, deadline_s=6).warnings
+            "never seen to go away" in text for text in operations.reset(where, interval=0.1, deadline_s=20).warnings
         )
 
 
@@ -123,7 +123,7 @@ def test_a_restart_that_only_its_time_shows():
         return (204, None)
 
     with serving({**answers, "POST /reset": restart}) as (unused, where):
-        done = operations.reset(where, interval=0.1, deadline_s=6)
+        done = operations.reset(where, interval=0.1, deadline_s=20)
     assert done.after["last_reset"] == "2026-01-02T00:00:00Z" and not done.warnings
 
 
@@ -184,3 +184,21 @@ def test_no_reset_action():
     with serving(answers) as (unused, where), pytest.raises(errors.Unsupported) as caught:
         operations.reset(where)
     assert "ipmi" in caught.value.next_step
+
+
+def test_a_chassis_controller_has_no_server_and_is_restarted_too():
+    manager = {
+        "@odata.id": "/redfish/v1/Managers/BMC",
+        "Id": "BMC",
+        "Name": "x",
+        "Actions": {"#Manager.Reset": {"target": "/reset"}},
+    }
+    answers = {
+        "GET /redfish/v1/": {"Managers": {"@odata.id": "/redfish/v1/Managers"}},
+        "GET /redfish/v1/Managers": {"Members": [manager]},
+    }
+    with serving({**answers, "POST /reset": (204, None)}) as (script, where):
+        assert operations.reset(where, interval=0.1, deadline_s=20).changed and script.count("POST", "/reset") == 1
+        assert operations.log(where).more["logs"] == []
+        with pytest.raises(errors.NotFound):
+            operations.power(where, "on")
