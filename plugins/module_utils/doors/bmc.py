@@ -8,6 +8,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..bmc import operations, update
 from ..bmc.endpoint import DEFAULT_PORT, Endpoint
+from ..bmc.wire import Wire
 from ..core.errors import BaremetalError, InvalidInput
 from ..core.units import parse_size
 
@@ -412,6 +413,7 @@ def endpoint_of(params, name=None):
         cipher_suite=_suite(params.get("bmc_ipmi_cipher_suite")),
         system_id=params.get("system_id"),
         name=name,
+        transport=Wire,  # a fifth of the CPU time of a task for one BMC
         **more,
     )
 
