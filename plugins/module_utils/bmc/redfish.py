@@ -317,13 +317,19 @@ class RedfishClient:
     def _exchange(self, method, path, body, headers, deadline):
         left = max(0.2, deadline.remaining())
         timeout = (min(self.endpoint.connect_timeout, left), min(self._read_s, left))
-        status = None
+        status, whole = None, False
         try:
             with guard.IN_FLIGHT.one(self.endpoint, left):
                 response = self._connector.exchange(method, path, body, headers, timeout)
-            status = response.status_code
+            status, whole = response.status_code, True
             return response
+        except TransportError:
+            whole = True
+            raise
         finally:
+            if not whole:
+                # A signal ended it in the middle: the next request on this connection (the deletion of our session) would be read the answer to this one.
+                self._connector.drop_connections()
             self._last_used = time.monotonic()
             self.sent.append((method, path, status))
             LOG.debug("%s: %s %s -> %s", self.endpoint.label, method, path, status)

@@ -145,8 +145,15 @@ LIKE_A_WORKER = (
         (LIKE_A_WORKER, signal.SIGINT, 7),
     ],
 )
-@pytest.mark.parametrize("waiting", ["time.sleep(30)", "client.get('/redfish/v1/Systems/1/Memory')"])
-def test_session_is_deleted_on_a_signal(bmc, there, first, number, status, waiting):
+@pytest.mark.parametrize(
+    ("waiting", "wire"),
+    [
+        ("time.sleep(30)", "None"),
+        ("client.get('/redfish/v1/Systems/1/Memory')", "None"),
+        ("client.get('/redfish/v1/Systems/1/Memory')", "Wire"),
+    ],
+)
+def test_session_is_deleted_on_a_signal(bmc, there, first, number, status, waiting, wire):
     """In the middle of a wait or of a request: the process ends as it would have, the session does not stay."""
     bmc.set_behaviour("gpu01", slow_path=".*/Memory", slow_s=20)
     unit = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
@@ -157,8 +164,9 @@ def test_session_is_deleted_on_a_signal(bmc, there, first, number, status, waiti
         import conftest
         from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect
         from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+        from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.wire import Wire
         {first}
-        account = dict(username={there.username!r}, password={there.password!r}, fingerprint={there.fingerprint!r})
+        account = dict(username={there.username!r}, password={there.password!r}, fingerprint={there.fingerprint!r}, transport={wire})
         with connect(Endpoint({there.address!r}, {there.port}, **account)) as client:
             client.login()
             print("in", flush=True)
