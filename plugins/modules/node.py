@@ -12,6 +12,8 @@ description:
   - Creates or updates the row of a node, which is known by its chassis serial. Only the options that are given are touched.
   - The state of an existing node is moved by M(aicluster.baremetal.node_lifecycle). This module only retires.
   - A retired node is not changed any more, and does not come back under its record.
+  - A name, O(provision_mac), O(provision_ip), O(bmc_address) with its port, or place (O(site), O(rack), O(slot)) that another node has is refused, in check
+    mode too. To swap two nodes, empty the value of one of them first (V('')).
 extends_documentation_fragment:
   - aicluster.baremetal.registry
   - aicluster.baremetal.registry.attributes

@@ -18,6 +18,7 @@ except ImportError:  # reported by open_registry
 
 FIRST_STATES = ("registered", "manageable")
 _PART_COLUMNS = ("model", "serial", "firmware")
+_BMC_PORT = {"redfish": 443, "ipmi": 623}  # what an empty bmc_port means
 
 
 def dumps(value):
@@ -133,6 +134,52 @@ def _clean_parts(parts, serial):
     return cleaned
 
 
+def own_things(row):
+    """{what a person calls it: value} of what no two machines in use can share: provisioning addresses, the BMC's address and port, the place."""
+    found = {column: row[column] for column in ("provision_mac", "provision_ip") if row.get(column)}
+    if row.get("bmc_address"):
+        port = row.get("bmc_port") or _BMC_PORT[row.get("bmc_protocol") or "redfish"]
+        found["bmc_address"] = f"{str(row['bmc_address']).lower()} port {port}"
+    if row.get("rack") and row.get("slot"):
+        place = ("site", row["site"]) if row.get("site") else None, ("rack", row["rack"]), ("slot", row["slot"])
+        found["place"] = ", ".join(f"{key} {value}" for key, value in filter(None, place))
+    return found
+
+
+def check_own_things(connection, serial, before, after, apart=()):
+    """Conflict where a thing that `after` has and `before` had not is another node's; retired nodes have nothing. `apart`: serials that the caller judges."""
+    had = own_things(before)
+    wanted = {thing: value for thing, value in own_things(after).items() if value != had.get(thing)}
+    if not wanted:
+        return
+    either = []
+    for thing in wanted:
+        if thing == "place":
+            either.append(sa.and_(t.nodes.c.rack == after["rack"], t.nodes.c.slot == after["slot"]))
+        elif thing == "bmc_address":
+            either.append(sa.func.lower(t.nodes.c.bmc_address) == str(after["bmc_address"]).lower())
+        else:
+            either.append(t.nodes.c[thing] == after[thing])
+    statement = sa.select(t.nodes).where(sa.or_(*either), t.nodes.c.state != "retired", t.nodes.c.serial != serial)
+    for other in connection.execute(statement.order_by(t.nodes.c.serial)).mappings():
+        if other["serial"] in apart:
+            continue
+        theirs = own_things(other)
+        for thing, value in wanted.items():
+            if theirs.get(thing) == value:
+                column = "slot" if thing == "place" else thing
+                raise errors.Conflict(
+                    f"the {thing} {value} belongs to {other['name']}",
+                    host=after.get("name") or serial,
+                    thing=thing,
+                    wanted=f"a {thing} that no other node has",
+                    seen=f"{other['name']} (serial {other['serial']}, {other['state']}) has it",
+                    next_step=f"correct the value, or retire {other['name']}; to swap the two, empty the {column} of "
+                    f"{other['name']} first ({column}: '') and give it its new one afterwards, or list both with their new values "
+                    "and run the discover playbook",
+                )
+
+
 def check_states(states):
     """InvalidInput for a state that no node can have: asking for it would silently find nothing."""
     unknown = [str(state) for state in states if not transitions.is_state(state)]
@@ -226,6 +273,8 @@ class Nodes:
 
         `state`: the state of a *new* node, registered (default) or manageable; ignored for a node that exists: its state moves by transitions.
         `parts`: what was observed now; complete for the kinds that occur in it, other kinds are left alone. `facts`: the last inventory, replaced whole.
+        `apart`: serials whose MAC, addresses and place the caller itself has judged against these (discovery writes many nodes, and two may swap); every
+        other node that has one of them already makes a Conflict.
         Being seen again is recorded (last_seen) and is no change.
         """
 
@@ -274,6 +323,7 @@ class Nodes:
                 next_step="give the serial",
             )
         parts, facts, state = columns.pop("parts", None), columns.pop("facts", None), columns.pop("state", None)
+        apart = columns.pop("apart", ())
         unknown = set(columns) - set(t.NODE_COLUMNS)
         if unknown:
             raise errors.InvalidInput(
@@ -317,6 +367,7 @@ class Nodes:
                     next_step=f"retire {taken} first, or give another name",
                 )
         before = row or {}
+        check_own_things(connection, serial, before, together, apart)
         changes = [Change(column, before.get(column), values[column]) for column in t.NODE_COLUMNS if column in values]
         if row is None:
             changes.insert(0, Change("state", None, state or "registered"))

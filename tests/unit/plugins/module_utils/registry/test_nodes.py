@@ -374,3 +374,59 @@ def test_a_planned_transition_is_refused_as_the_real_one_is(registry, available)
                 registry.transition(serial, expected, new, ME, check=check)
     registry.transition(serial, "available", "retired", ME, check=True)
     assert registry.node(serial)["state"] == "available"
+
+
+@pytest.mark.parametrize(
+    ("has", "asks", "words"),
+    [
+        (
+            {"provision_mac": "52:54:00:AA:BB:01"},
+            {"provision_mac": "52-54-00-aa-bb-01"},
+            "provision_mac 52:54:00:aa:bb:01",
+        ),
+        ({"provision_ip": "10.0.0.1"}, {"provision_ip": "10.0.0.1"}, "provision_ip 10.0.0.1"),
+        ({"bmc_address": "Bmc1.example"}, {"bmc_address": "bmc1.example"}, "bmc_address bmc1.example port 443"),
+        ({"bmc_address": "10.1.0.1", "bmc_port": 443}, {"bmc_address": "10.1.0.1"}, "bmc_address 10.1.0.1 port 443"),
+        ({"rack": "r1", "slot": "u1"}, {"rack": "r1", "slot": "u1"}, "place rack r1, slot u1"),
+        (
+            {"site": "s1", "rack": "r1", "slot": "u1"},
+            {"site": "s1", "rack": "r1", "slot": "u1"},
+            "place site s1, rack r1",
+        ),
+    ],
+)
+def test_what_another_node_has_is_refused_by_its_name(registry, has, asks, words):
+    registry.save_node("S1", ME, name="gpu01", **has)
+    registry.save_node("S2", ME, name="gpu02")
+    rows = registry.verify_audit()["rows"]
+    for serial, name in (("S2", "gpu02"), ("S3", "gpu03")):
+        for act in (registry.plan_node, lambda serial, **more: registry.save_node(serial, ME, **more)):
+            with pytest.raises(errors.Conflict, match=f"{name}.*the {words}.* belongs to gpu01.*next: .*gpu01") as seen:
+                act(serial, name=name, **asks)
+            assert seen.value.code == "conflict"
+    assert registry.verify_audit()["rows"] == rows
+    assert not registry.save_node("S1", ME, **has).changed
+    registry.transition("S1", "registered", "retired", ME)
+    assert registry.save_node("S2", ME, **asks).changed
+
+
+def test_what_only_looks_like_anothers_is_taken(registry):
+    registry.save_node("S1", ME, name="gpu01", bmc_address="10.1.0.1", site="s1", rack="r1", slot="u1")
+    registry.save_node("S2", ME, name="gpu02", bmc_address="10.1.0.1", bmc_port=8443, site="s2", rack="r1", slot="u1")
+    registry.save_node("S3", ME, name="gpu03", bmc_address="10.1.0.1", bmc_protocol="ipmi", site="s1", rack="r1")
+    with pytest.raises(errors.Conflict, match="place site s1, rack r1, slot u1 belongs to gpu01"):
+        registry.plan_node("S3", slot="u1")
+    with pytest.raises(errors.Conflict, match="belongs to gpu01"):
+        registry.plan_node("S2", site="s1")
+
+
+def test_two_nodes_swap_as_the_message_says(registry):
+    macs = ["52:54:00:00:00:01", "52:54:00:00:00:02"]
+    for number, mac in enumerate(macs, 1):
+        registry.save_node(f"S{number}", ME, name=f"gpu0{number}", provision_mac=mac)
+    with pytest.raises(errors.Conflict, match=r"empty the provision_mac of gpu02 first \(provision_mac: ''\)"):
+        registry.save_node("S1", ME, provision_mac=macs[1])
+    registry.save_node("S2", ME, provision_mac="")
+    registry.save_node("S1", ME, provision_mac=macs[1])
+    registry.save_node("S2", ME, provision_mac=macs[0])
+    assert [node["provision_mac"] for node in registry.nodes()] == macs[::-1]
