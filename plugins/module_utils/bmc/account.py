@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..core.deadline import Deadline
-from ..core.errors import AuthenticationFailed, InvalidInput, Refused
+from ..core.errors import AuthenticationFailed, BaremetalError, InvalidInput, Refused
 from ..core.plan import Change, Plan
 from . import connect, guard, quirks, transform
 from .endpoint import check_seconds
@@ -405,13 +405,18 @@ def _ipmi_account(
         if state == "absent":
             client.remove_user(uid)
         else:
-            client.write_user(
-                uid,
-                username if have is None else None,
-                password if "account.password" in wanted else None,
-                IPMI_ROLES[wanted["account.role"]] if "account.role" in wanted else None,
-                wanted.get("account.enabled"),
-            )
+            try:
+                client.write_user(
+                    uid,
+                    username if have is None else None,
+                    password if "account.password" in wanted else None,
+                    IPMI_ROLES[wanted["account.role"]] if "account.role" in wanted else None,
+                    wanted.get("account.enabled"),
+                )
+            except Refused as error:
+                if have is None:
+                    _clear_slot(client, uid, error)
+                raise
     changed_password = "account.password" in wanted and enabled is not False
     if changed_password and not can_log_in(endpoint, username, password, deadline, guarded=False):
         raise Refused(
@@ -438,6 +443,14 @@ def _ipmi_account(
             code="accepted_not_moved",
         )
     return result
+
+
+def _clear_slot(client, uid, refusal):
+    """A user whose making was refused half-way would stand there with a name and without what was wanted of it."""
+    try:
+        client.remove_user(uid)
+    except BaremetalError as error:
+        refusal.seen = f"{refusal.seen}; what was made of user {uid} could not be removed ({error.seen})"
 
 
 def _ipmi_facts(user):

@@ -26,6 +26,7 @@ CHASSIS_CONTROL = {0: "ForceOff", 1: "On", 2: "PowerCycle", 3: "ForceRestart", 4
 # 28.13, boot flags, data 2 bits 5:2
 BOOT_DEVICES = {0: "None", 1: "Pxe", 2: "Hdd", 5: "Cd", 6: "BiosSetup"}
 ROLES = {"Administrator": 4, "Operator": 3, "ReadOnly": 2}
+NO_ACCESS = 15
 LAN_CHANNEL = 1
 # the one sensor data record: the BMC itself (43.9, management controller device locator), entity 7 is the system board
 SDR = bytes([0, 0, 0x51, 0x12, 0x0E, 0x20, 0, 0, 0x9F, 0, 0, 0, 7, 1, 0, 0xC3]) + b"BMC"
@@ -77,7 +78,7 @@ def carry_out(node: Node, message: dict[str, Any]) -> int:
     elif what == "bmc":
         node.restart_bmc()
     elif what == "user":
-        code = node.ipmi_user(detail, str(message["uid"] - 1), message["password"])
+        code = node.ipmi_user(detail, str(message["uid"] - 1), message.get("value", ""))
     if message["what"] != "user:test":
         entry = {"body": message["values"], "changes": changes} if "values" in message else {}
         node.requests.append(
@@ -210,8 +211,27 @@ class Commands:
             return INVALID_FIELD
         user = next((user for user in users if user["uid"] == uid), None)
         enabled = sum(user["enabled"] for user in users)
-        access = 0x30 | ROLES[user["role"]] if user and user["enabled"] else 0x0F
-        return bytes([MAX_USERS, enabled | 0x40, 0, access])
+        # a role that IPMI has not (Redfish can make it) is shown as no access
+        access = 0x30 | ROLES.get(user["role"], NO_ACCESS) if user and user["name"] else NO_ACCESS
+        return bytes([MAX_USERS, enabled | (0x40 if user and user["enabled"] else 0x80), 0, access])
+
+    def set_user_access(self, session: Any, data: bytes) -> int | None:
+        """22.26, Set User Access. What it says of callback and link authentication means nothing on a LAN of RMCP+."""
+        channel, uid, limit = data[0] & 0x0F, data[1] & 0x3F, data[2] & 0x0F
+        role = next((name for name, level in ROLES.items() if level == limit), None)
+        if channel not in (LAN_CHANNEL, 0x0E) or not 2 <= uid <= MAX_USERS or (role is None and limit != NO_ACCESS):
+            return INVALID_FIELD
+        return self.do(session, "user:role" if role else "user:disable", uid=uid, value=role or "") or None
+
+    def set_user_name(self, session: Any, data: bytes) -> int | None:
+        """22.28, Set User Name: a name makes the account of a free slot, an empty one removes it. User 1 has none ever."""
+        uid = data[0] & 0x3F
+        if len(data) < 17:
+            return REQUEST_TOO_SHORT
+        if not 2 <= uid <= MAX_USERS:
+            return INVALID_FIELD
+        name = data[1:17].split(b"\0")[0].decode("latin-1")
+        return self.do(session, "user:name", uid=uid, value=name) or None
 
     def user_name(self, session: Any, data: bytes) -> bytes | int:
         users = self.users()
@@ -229,7 +249,7 @@ class Commands:
             session,
             ("user:disable", "user:enable", "user:password", "user:test")[operation],
             uid=uid,
-            password=password,
+            value=password,
         )
         return None if answer == 0 else answer
 
@@ -248,7 +268,9 @@ COMMANDS = {
     (0x06, 0x02): (Commands.cold_reset, ADMINISTER),
     (0x06, 0x37): (Commands.guid, READ),
     (0x06, 0x42): (Commands.channel_info, READ),
+    (0x06, 0x43): (Commands.set_user_access, ADMINISTER),
     (0x06, 0x44): (Commands.user_access, OPERATE),
+    (0x06, 0x45): (Commands.set_user_name, ADMINISTER),
     (0x06, 0x46): (Commands.user_name, OPERATE),
     (0x06, 0x47): (Commands.user_password, ADMINISTER),
     (0x00, 0x01): (Commands.chassis_status, READ),

@@ -11,6 +11,7 @@ import hmac
 import json
 import os
 import pathlib
+import re
 import secrets
 import time
 import traceback
@@ -616,23 +617,52 @@ class Node:
         account.failures = 0
         return account
 
-    def ipmi_user(self, operation: str, identity: str, password: str) -> int:
-        """IPMI's Set User Password; returns a completion code (IPMI 2.0, 22.30: 0x80 for a password that differs)."""
+    def ipmi_user(self, operation: str, identity: str, value: str) -> int:
+        """IPMI's commands that set a user's name, password, privilege and switch; returns a completion code (22.26 to 22.30)."""
         account = self.accounts.get(identity)
+        if operation == "name":
+            return self._ipmi_name(identity, account, value)
         if account is None:
-            return 0xCC
-        if operation == "test":
-            return 0 if hmac.compare_digest(account.password.encode(), password.encode()) else 0x80
-        if operation == "password" and len(password) < self.settings["min_password"]:
+            # switching off what is not there is what a client does that clears a slot
+            return 0 if operation == "disable" else 0xCC
+        if operation == "test":  # 0x80: the password differs
+            return 0 if hmac.compare_digest(account.password.encode(), value.encode()) else 0x80
+        if operation == "password" and len(value) < self.settings["min_password"]:
             return 0xCC
         if "account" in self.behaviour.accept_and_do_nothing:
             return 0
         if operation == "password":
-            account.password, account.change_required = password, False
+            account.password, account.change_required = value, False
             self.drop_sessions(account.id)
             self.event("password_changed", username=account.username)
+        elif operation == "role":
+            account.role = value
         else:
             account.enabled = operation == "enable"
+        self.save()
+        return 0
+
+    def _ipmi_name(self, identity: str, account: Account | None, name: str) -> int:
+        """A slot that gets a name is an account, switched off and with a password that nobody knows; one that loses its name is none."""
+        before = account.username if account else ""
+        if name == before:
+            return 0
+        if name and (not re.fullmatch(r"[A-Za-z0-9._-]{1,16}", name) or self.account_named(name)):
+            return 0xCC
+        if "account" in self.behaviour.accept_and_do_nothing:
+            return 0
+        if account is None or not before:
+            self.accounts[identity] = Account(identity, name, secrets.token_hex(8), "ReadOnly", enabled=False)
+            self.event("account_created", username=name, role="ReadOnly")
+        elif name:
+            account.username = name
+        else:
+            if self.behaviour.account_slots:
+                self.accounts[identity] = Account(identity, "", "", "ReadOnly", enabled=False)
+            else:
+                del self.accounts[identity]
+            self.drop_sessions(identity)
+            self.event("account_deleted", username=before)
         self.save()
         return 0
 

@@ -297,6 +297,30 @@ def test_what_the_privilege_does_not_allow_is_not_sent(lab):
     assert lab.stats("gpu01").get("writes", 0) == before
 
 
+def test_accounts_of_the_lab_over_ipmi_are_those_of_redfish(lab):
+    there = endpoint(lab["gpu01"].ipmi_port, username=testing.USERNAME, password=testing.PASSWORD)
+
+    def seen():
+        return [(row["username"], row["role"], row["enabled"]) for row in lab.state("gpu01")["accounts"]]
+
+    first = seen()
+    with pytest.raises(errors.Refused):  # too short for this BMC, which shows itself when the user has its name already
+        operations.account(there, "monitor", "x")
+    assert seen() == first
+    made = {"password": "Monitor-12345", "role": "Operator"}
+    assert operations.account(there, "monitor", check=True, **made).changed and seen() == first
+    done = operations.account(there, "monitor", **made)
+    assert done.after == {"username": "monitor", "role": "Operator", "enabled": True}
+    assert seen() == [*first, ("monitor", "Operator", True)]
+    assert not operations.account(there, "monitor", **made).changed
+    assert operations.account(there, "monitor", role="ReadOnly", enabled=False).changed
+    assert seen() == [*first, ("monitor", "ReadOnly", False)]
+    assert not operations.account(there, "monitor", role="ReadOnly", enabled=False).changed
+    assert operations.account(there, "monitor", state="absent").changed
+    assert seen() == first
+    assert not operations.account(there, "monitor", state="absent").changed
+
+
 # ---- the system event log -------------------------------------------------------------------------------------------------------
 def test_the_sel_is_read_and_cleared():
     with server() as number:
