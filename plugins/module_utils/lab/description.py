@@ -12,6 +12,8 @@ from ..core.units import parse_size
 MAX_NODES = 8
 BRIDGES = ("prov", "rail0", "rail1")
 DRIVERS = ("qemu", "nspawn", "none")
+# Seconds that the lab gives a BMC for one answer when it starts
+ANSWER_LIMIT = 5
 PROTOCOLS = ("redfish", "ipmi")
 DISK_TYPES = ("nvme", "ssd", "hdd")
 FIRMWARE = ("uefi", "bios")
@@ -183,6 +185,13 @@ def _check_options(node):
     _check_gpus(node["gpu_profile"], node["fault"], label)
 
 
+def _answers(behaviour):
+    """Will its BMC answer when the lab starts? One that is described as unreachable, or as slower than the lab's patience, is not waited for."""
+    delay = behaviour.get("delay_s") or 0
+    slow = isinstance(delay, (int, float)) and delay >= ANSWER_LIMIT
+    return behaviour.get("unreachable") in (None, False, "no") and not slow
+
+
 def _check_gpus(profile, fault, label):
     if profile is not None:
         _one_of(profile, tuple(GPU_PROFILES), f"node {label}, gpu_profile")
@@ -303,6 +312,7 @@ def describe(
                 "gpu_profile": node["gpu_profile"],
                 "fault": node["fault"],
                 "behaviour": dict(node["behaviour"] or {}),
+                "awaited": _answers(node["behaviour"] or {}),
                 "root": node.get("root"),
             }
         )

@@ -11,6 +11,7 @@ import ssl
 import urllib.parse
 
 from ..core.deadline import Deadline
+from .description import ANSWER_LIMIT
 from .network import NAMESPACE_DIRECTORY
 
 _CLONE_NEWNET = 0x40000000  # sched.h
@@ -28,7 +29,7 @@ def _enter(namespace):
         os.close(handle)
 
 
-def answer(url, timeout=5):
+def answer(url, timeout=ANSWER_LIMIT):
     """The HTTP status of a GET, for tcp://host:port the length of what the server says first, or the error in words.
 
     Certificates are not checked: this only asks whether somebody answers.

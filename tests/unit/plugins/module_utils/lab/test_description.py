@@ -5,7 +5,10 @@ from __future__ import annotations
 import pathlib
 import re
 
+import ansible.template
 import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.description import (
@@ -18,6 +21,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.lab.descriptio
 from bmc_simulator import hardware
 from bmc_simulator.schema import SchemaError, check_lab
 
+ROOT = pathlib.Path(__file__).resolve().parents[5]
 ACCOUNTS = [{"username": "admin", "password": "x", "role": "Administrator"}]
 
 
@@ -151,3 +155,33 @@ def test_profiles_and_faults_are_those_of_the_instruments_and_of_the_simulator()
     assert {path.stem for path in files.glob("profiles/*.profile")} == set(GPU_PROFILES)
     assert {name: profile.count for name, profile in hardware.GPU_PROFILES.items()} == GPU_PROFILES
     assert set(re.findall(r"gpu\[0-9\]_([a-z_]+)", (files / "setup").read_text())) == set(FAULT_KINDS)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "awaited"),
+    [
+        ({}, True),
+        ({"unreachable": "no"}, True),
+        ({"unreachable": "silent"}, False),
+        ({"unreachable": "refuse"}, False),
+        ({"delay_s": 1}, True),
+        ({"delay_s": 30}, False),
+    ],
+)
+def test_a_bmc_that_is_described_as_silent_is_not_waited_for(behaviour, awaited):
+    nodes = lab(nodes=[{}, {"driver": "none", "behaviour": behaviour}])["nodes"]
+    assert [node["awaited"] for node in nodes] == [True, awaited]
+    assert "awaited" not in simulator_view(lab(), [])["nodes"][0]  # a word of the lab, not of the simulator's schema
+
+
+def test_the_addresses_that_the_role_waits_for_leave_it_out():
+    """The role's own expression, over the option example of docs/lab.md."""
+    variables = yaml.safe_load((ROOT / "roles/virtual_lab/vars/main.yml").read_text())
+    nodes = lab(nodes=[{}, {"driver": "none", "behaviour": {"unreachable": "silent"}}])["nodes"]
+    given = {"virtual_lab_network": "10.77", "virtual_lab_slurm_root": "", "virtual_lab_description": {"nodes": nodes}}
+    trust = getattr(ansible.template, "trust_as_template", str)  # ansible-core before 2.19 trusts every text
+    templar = ansible.template.Templar(loader=DataLoader(), variables=given)
+    assert templar.template(trust(variables["virtual_lab_endpoints"])) == [
+        "https://10.77.0.5/",
+        "https://10.77.0.11/redfish/v1/",
+    ]
