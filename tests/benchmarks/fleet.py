@@ -259,7 +259,7 @@ def main():
             found = compare(bench, options.hosts, options.more, not options.without_rivals)
             if options.most:
                 found["runs"]["fleet, most"] = bench.play(options.most, FLEET, SAY, memory=True)
-    found["slow"] = slow(1000, 1.0, 250)
+    found["slow"] = slow(600, 1.0, 100)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
     for name, run in [*found["runs"].items(), ("slow answers", found["slow"])]:
