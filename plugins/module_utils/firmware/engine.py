@@ -502,17 +502,31 @@ class Engine:
         marks = self._patiently(self._port.marks, self._limits.ready, "the state of the server")
         for index, step in enumerate(waiting):
             self._move(step, "activating", reset=index == 0, marks=marks, activation=activation)
-        try:
-            self._port.restart(activation)
-        except Unsupported as error:
-            self._await_others(waiting, activation, f"this BMC cannot do it ({error.seen or error.message})")
-        except BaremetalError as error:
-            if error.code not in IN_DOUBT:
-                raise
-            self._notes.append(f"the answer to the {activation} was lost; its effect is awaited")
+        self._reset(activation, waiting)
         self._sleep(self._limits.poll)
         if not self._wait_running(waiting, self._limits.activate):
             self._no_effect(activation, waiting)
+
+    def _reset(self, activation, waiting):
+        """Send the reset once. A BMC that is away or busy has not taken it and is asked again, unless the marks say that it has after all."""
+        limit = Deadline(self._limits.ready, activation, clock=self._clock, sleep=self._sleep)
+        while True:
+            try:
+                self._port.restart(activation)
+                return
+            except FencedOut:
+                raise
+            except Unsupported as error:
+                self._await_others(waiting, activation, f"this BMC cannot do it ({error.seen or error.message})")
+            except BaremetalError as error:
+                if error.code in IN_DOUBT:
+                    self._notes.append(f"the answer to the {activation} was lost; its effect is awaited")
+                    return
+                if error.code not in PASSING or limit.expired():
+                    raise _Stop("parked", error.code, f"the {activation} could not be done: {error}", error.next_step)
+            if self._was_reset(waiting):
+                return
+            self._sleep(self._limits.poll)
 
     @staticmethod
     def _least(activation, waiting):

@@ -36,7 +36,8 @@ class Bmc(FirmwarePort):
         self.task_seconds, self.reset_seconds = 20.0, 30.0
         self.forgets_tasks = self.no_task_list = self.shows_staged = self.no_marks = False
         self.lies_at_100 = self.no_effect = self.task_fails = self.lose_answer = self.no_task = False
-        self.break_off = 0
+        self.break_off = self.busy_at_reset = 0
+        self.refuses_reset = False
         self.cannot = ()
         self.old_task = False
         for name, value in faults.items():
@@ -146,6 +147,11 @@ class Bmc(FirmwarePort):
 
     def restart(self, activation):
         self._live()
+        if self.busy_at_reset:
+            self.busy_at_reset -= 1
+            raise BaremetalError("busy", code="bmc_busy")
+        if self.refuses_reset:
+            raise BaremetalError("the BMC accepted it and did not move", code="accepted_not_moved", next_step="look")
         if activation in self.cannot:
             raise Unsupported("no", seen="not offered")
         self.resets += 1

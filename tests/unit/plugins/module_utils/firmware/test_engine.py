@@ -196,6 +196,20 @@ def test_a_reset_that_this_bmc_cannot_do_waits_for_hands():
     assert lab.run().state == "active" and len(lab.bmc.arrived) == 1 and len(lab.bmc.restarts) == 1
 
 
+def test_a_bmc_that_is_busy_at_the_reset_is_asked_again():
+    lab = Lab({"bios": component()}, busy_at_reset=3)
+    assert lab.run().state == "active" and lab.bmc.restarts == ["host_reboot"]
+
+
+def test_a_reset_that_does_not_happen_parks_and_a_retry_goes_on_there():
+    lab = Lab({"bios": component()}, refuses_reset=True)
+    outcome = lab.run()
+    assert (outcome.state, outcome.code, outcome.next_step) == ("parked", "accepted_not_moved", "look")
+    assert lab.states == {("bios", "2.0"): "activating"}
+    lab.bmc.refuses_reset = False
+    assert lab.run().state == "active" and lab.bmc.arrived == [("bios", "2.0")]
+
+
 def test_a_reset_may_have_to_wait_for_siblings():
     lab = Lab({"cpld": component(activation="ac_cycle")})
     outcome = lab.run(may_activate=lambda activation, steps: "gpu02 in the same chassis is in service")
