@@ -140,16 +140,9 @@ def _alone(row):
     for key in ("name", "bmc_address", "provision_mac", "provision_ip", "ansible_host"):
         if row.get(key):
             yield key, str(row[key]).lower()
-    place = place_of(row)
+    place = node_columns.place_of(row)
     if place:
         yield "place", place
-
-
-def place_of(row):
-    """`site s1, rack r1, slot u01` of a row or record; None where rack or slot is not known."""
-    if not row.get("rack") or not row.get("slot"):
-        return None
-    return ", ".join(f"{key} {row[key]}" for key in ("site", "rack", "slot") if row.get(key))
 
 
 def _given(row):
@@ -386,6 +379,10 @@ class Stage:
         self.retired, self.retired_pins = {}, {}
         self.access = {}  # serial -> the newest evidence of ACCESS_CHECK
         self.expected, self.places = {}, {}
+        self.judged, self.owners = (
+            (),
+            {},
+        )  # serials known before the writing, and {(thing, value): serials} as all will be after it
 
     def run(self, expected=None, places=None):
         """`expected`: rows of the list, or None for the list that the registry holds; `places`: where each row stands. Returns the report."""
@@ -409,13 +406,14 @@ class Stage:
         entries = [entry for entry in (self._prepare(find) for find in seen["bmcs"]) if entry]
         self._visit(entries)
         self._refuse_doubles(entries)
+        self._note_owners(entries)
         self._rotate([entry for entry in entries if entry.get("rotation")])
         for entry in entries:
             self._record(entry)
         self._note_places()
         for entry in entries:
             self._move(entry)
-        self._silent(seen)
+        self._silent(seen, entries)
         return self._report(seen, entries)
 
     def _check_secrets(self):
@@ -691,6 +689,8 @@ class Stage:
             entry["new_password"] = password
             if entry.get("info"):
                 self._save(entry, {"bmc_credential": reference}, state="registered")
+                if entry.get("error"):
+                    continue  # a password that no record leads to would be lost
             targets.append(
                 (
                     entry,
@@ -745,20 +745,22 @@ class Stage:
             self._access(entry["serial"], FAIL, half_open["message"], half_open.get("next_step"))
         else:
             self._access(entry["serial"], PASS, "BMC login and inventory succeeded")
+        self._note_contradictions(entry)
 
     def _save(self, entry, more, state):
         columns = columns_of(entry["find"], entry["info"], entry["row"], entry["known"], self.options)
         columns.update(more)
         serial = entry["serial"]
+        self._settle(entry, columns)
         try:
             if self.check or not self.registry:
                 plan = (
-                    self.registry.plan_node(serial, state=state, **columns)
+                    self.registry.plan_node(serial, state=state, apart=self.judged, **columns)
                     if self.registry
                     else Plan([Change("state", None, state)])
                 )
             else:
-                plan = self.registry.save_node(serial, self.actor, state=state, **columns)
+                plan = self.registry.save_node(serial, self.actor, state=state, apart=self.judged, **columns)
         except BaremetalError as error:
             self._problem(entry, error)
             return
@@ -769,10 +771,99 @@ class Stage:
         self.records[serial] = {**before, **{key: value for key, value in columns.items() if key != "parts"}}
         entry["known"] = self.records[serial]
 
+    # what only one server can have
+    def _note_owners(self, entries):
+        """Who will have which MAC, address and BMC address once all of this run is written: only so can two servers swap."""
+        # Of nodes that others register meanwhile nothing is known here: those the registry itself judges.
+        self.judged = frozenset([*self.records, *(entry["serial"] for entry in entries if entry.get("serial"))])
+        rows = dict(self.records)
+        for entry in entries:
+            if entry.get("info") and not entry.get("error"):
+                columns = columns_of(entry["find"], entry["info"], entry["row"], entry["known"], self.options)
+                rows[entry["serial"]] = {**(entry["known"] or {}), **columns}
+        for serial, row in rows.items():
+            for owned in node_columns.own_things(row).items():
+                self.owners.setdefault(owned, set()).add(serial)
+
+    def _settle(self, entry, columns):
+        """Take out of `columns` what another server has, and name it; places are told by `_note_places`."""
+        serial, known = entry["serial"], entry["known"] or {}
+        before = node_columns.own_things(known)
+        for thing, value in node_columns.own_things({**known, **columns}).items():
+            others = sorted(self.owners.get((thing, value), set()) - {serial})
+            if value == before.get(thing):  # who only asks for it will be refused, and that one is told
+                others = [
+                    other
+                    for other in others
+                    if node_columns.own_things(self.records.get(other) or {}).get(thing) == value
+                ]
+            if not others or thing == "place":
+                continue
+            if thing == "bmc_address":
+                # It has just answered there, so the other record is an old one.
+                for other in others:
+                    self._displace(other, entry, (thing, value))
+                continue
+            if value != before.get(thing):
+                for key in (thing, "provision_prefix") if thing == "provision_ip" else (thing,):
+                    columns.pop(key, None)
+                self.owners[(thing, value)].discard(serial)
+            names = ", ".join((self.records.get(other) or {}).get("name") or other for other in others)
+            if thing not in entry.setdefault("clashes", {}):
+                entry["clashes"][thing] = f"{names} has the {thing} {value} too"
+                error = Conflict(
+                    f"the {thing} {value} belongs to {names}",
+                    host=columns.get("name") or serial,
+                    thing=thing,
+                    wanted=f"a {thing} that no other node has",
+                    seen=f"serial {', '.join(others)}",
+                    next_step="correct the expected-servers list or, with the node module, the record of one of the two; "
+                    f"retire {names} if it is gone; to swap them, list both",
+                )
+                self._problem(entry, error, stop=False)
+
+    def _displace(self, serial, entry, owned):
+        """Another server answers at the BMC address of this record: from now on its own is not known, so that nothing meant for it reaches the other."""
+        self.owners[owned].discard(serial)
+        record, find = self.records.get(serial), entry["find"]
+        if record is None:
+            return
+        plan = Plan([Change("bmc_address", record.get("bmc_address"), None)])
+        try:
+            if self.registry and not self.check:
+                plan = self.registry.save_node(serial, self.actor, bmc_address=None, bmc_port=None)
+        except BaremetalError as error:
+            self._problem({"find": find, "known": record, "serial": serial}, error)
+            return
+        name = record.get("name") or serial
+        self.changes += [Change(f"{name}: {change.thing}", change.before, change.after) for change in plan.changes]
+        record.update(bmc_address=None, bmc_port=None)
+        error = Conflict(
+            "another server answers at the address of its BMC",
+            host=name,
+            thing=f"{find['address']} port {find['port']}",
+            wanted=f"serial {serial}",
+            seen=f"serial {entry['serial']}",
+            next_step="find the address of its BMC, put it into the ranges and run discover again",
+        )
+        self._failed({"find": find, "known": record, "row": None, "serial": serial, "changed": True}, error)
+
+    def _note_contradictions(self, entry):
+        """What the list or the record says, and the hardware does not."""
+        record = self.records[entry["serial"]]
+        name = record.get("name") or entry["serial"]
+        own = [str(nic["mac"]).lower() for nic in entry["info"].get("nics") or [] if nic.get("mac")]
+        mac = record.get("provision_mac")
+        if mac and own and mac not in own:
+            self.warnings.append(
+                f"{name}: its provision_mac {mac} is none of the NICs that its BMC lists ({', '.join(own)}); where it is wrong, correct it "
+                "with the node module or in the list"
+            )
+
     def _note_places(self):
         """Which servers say that they stand in one place: at most one of them can be right."""
         for serial, record in self.records.items():
-            place = place_of(record)
+            place = node_columns.place_of(record)
             if place:
                 self.places.setdefault(place, []).append(record.get("name") or serial)
         for place, names in sorted(self.places.items()):
@@ -782,9 +873,11 @@ class Stage:
     def approved(self, entry):
         """(may it become available, why not)."""
         row, record = entry["row"], self.records[entry["serial"]]
-        others = [name for name in self.places.get(place_of(record), []) if name != record.get("name")]
+        if entry.get("clashes"):
+            return False, f"{'; '.join(entry['clashes'].values())}: correct one of them"
+        others = [name for name in self.places.get(node_columns.place_of(record), []) if name != record.get("name")]
         if others and not self.options["accept_misplaced"]:
-            text = f"{', '.join(sorted(others))} stands there too ({place_of(record)})"
+            text = f"{', '.join(sorted(others))} stands there too ({node_columns.place_of(record)})"
             return False, f"it is in the wrong place ({text}): correct the place of one of them"
         if not self.expected:
             return True, None
@@ -913,8 +1006,9 @@ class Stage:
             if not self._transition(entry, self.records[serial]["state"], new, reason):
                 return
 
-    def _silent(self, seen):
+    def _silent(self, seen, entries):
         """Known or listed BMCs inside the ranges that do not answer: a problem each, by name."""
+        read = {entry.get("serial") for entry in entries} | {problem["serial"] for problem in self.problems}
         answered = {find["address"] for find in seen["bmcs"]}
         asked = {address for address, unused in scan.parse_ranges(self.options["ranges"], self.options["port"])}
         listed = {
@@ -924,6 +1018,8 @@ class Stage:
         other = {entry["address"]: entry for entry in seen["others"]}
         for serial, row in sorted(listed.items()):
             address = row.get("bmc_address")
+            if not address:
+                self._without_address(serial, row, read)
             if not address or address not in asked or address in answered:
                 continue
             reason = other[address].get("reason") or "what answers is no BMC" if address in other else "no answer"
@@ -942,6 +1038,19 @@ class Stage:
             }
             entry = {"find": find, "known": known, "row": self.expected.get(serial), "serial": serial, "changed": False}
             self._failed(entry, error)
+
+    def _without_address(self, serial, record, found):
+        """A BMC that was lost together with its address stays a problem until it is found again."""
+        if (self.access.get(serial) or {}).get("outcome") != FAIL or serial in found:
+            return
+        error = Unreachable(
+            "the address of its BMC is not known",
+            host=record.get("name") or serial,
+            thing="bmc_address",
+            seen=self.access[serial]["value"],
+            next_step="find the address of its BMC, put it into the ranges and run discover again",
+        )
+        self._problem({"find": {"address": None}, "known": record, "serial": serial}, error)
 
     def _save_expected(self, have):
         rows = list(self.expected.values())

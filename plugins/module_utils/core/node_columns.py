@@ -8,6 +8,7 @@ import re
 from .errors import InvalidInput
 
 PROTOCOLS = ("redfish", "ipmi")
+_BMC_PORT = {"redfish": 443, "ipmi": 623}  # what an empty bmc_port means
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?)*", re.IGNORECASE)
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
@@ -144,3 +145,21 @@ def check_pair(address, prefix, serial=None, where=None):
         seen=prefix if prefix > top else f"{address}/{prefix}",
         next_step=f"correct {column} {f'in {where}' if where else 'of this node'}",
     )
+
+
+def place_of(row):
+    """`site s1, rack r1, slot u01` of a row or record; None where rack or slot is not known."""
+    if not row.get("rack") or not row.get("slot"):
+        return None
+    return ", ".join(f"{key} {row[key]}" for key in ("site", "rack", "slot") if row.get(key))
+
+
+def own_things(row):
+    """{what a person calls it: value} of what no two machines in use can share: provisioning addresses, the BMC's address and port, the place."""
+    found = {column: row[column] for column in ("provision_mac", "provision_ip") if row.get(column)}
+    if row.get("bmc_address"):
+        port = row.get("bmc_port") or _BMC_PORT[row.get("bmc_protocol") or "redfish"]
+        found["bmc_address"] = f"{str(row['bmc_address']).lower()} port {port}"
+    if place_of(row):
+        found["place"] = place_of(row)
+    return found

@@ -18,7 +18,6 @@ except ImportError:  # reported by open_registry
 
 FIRST_STATES = ("registered", "manageable")
 _PART_COLUMNS = ("model", "serial", "firmware")
-_BMC_PORT = {"redfish": 443, "ipmi": 623}  # what an empty bmc_port means
 
 
 def dumps(value):
@@ -134,22 +133,10 @@ def _clean_parts(parts, serial):
     return cleaned
 
 
-def own_things(row):
-    """{what a person calls it: value} of what no two machines in use can share: provisioning addresses, the BMC's address and port, the place."""
-    found = {column: row[column] for column in ("provision_mac", "provision_ip") if row.get(column)}
-    if row.get("bmc_address"):
-        port = row.get("bmc_port") or _BMC_PORT[row.get("bmc_protocol") or "redfish"]
-        found["bmc_address"] = f"{str(row['bmc_address']).lower()} port {port}"
-    if row.get("rack") and row.get("slot"):
-        place = ("site", row["site"]) if row.get("site") else None, ("rack", row["rack"]), ("slot", row["slot"])
-        found["place"] = ", ".join(f"{key} {value}" for key, value in filter(None, place))
-    return found
-
-
 def check_own_things(connection, serial, before, after, apart=()):
     """Conflict where a thing that `after` has and `before` had not is another node's; retired nodes have nothing. `apart`: serials that the caller judges."""
-    had = own_things(before)
-    wanted = {thing: value for thing, value in own_things(after).items() if value != had.get(thing)}
+    had = node_columns.own_things(before)
+    wanted = {thing: value for thing, value in node_columns.own_things(after).items() if value != had.get(thing)}
     if not wanted:
         return
     either = []
@@ -164,7 +151,7 @@ def check_own_things(connection, serial, before, after, apart=()):
     for other in connection.execute(statement.order_by(t.nodes.c.serial)).mappings():
         if other["serial"] in apart:
             continue
-        theirs = own_things(other)
+        theirs = node_columns.own_things(other)
         for thing, value in wanted.items():
             if theirs.get(thing) == value:
                 column = "slot" if thing == "place" else thing

@@ -267,7 +267,7 @@ def test_two_controllers_at_once_agree_on_one_password(world):
     """Both log in with the factory account; the second one sets its password when the first one has already set it."""
 
     class Late(discover.Here):
-        def rotate(inner, targets):
+        def rotate(self, targets):
             assert not world.run()["problems"]  # the other controller does all of its work now
             return super().rotate(targets)
 
@@ -571,7 +571,7 @@ def test_two_servers_in_one_place_wait_until_one_is_corrected(world):
     }
     assert any("gpu01, other: recorded in the same place" in text for text in report["warnings_of_discovery"])
     assert "other stands there too" in next(entry["pending"] for entry in report["bmcs"] if entry["name"] == "gpu01")
-    world.registry.save_node("S-9", "test", slot="u03")
+    world.registry.save_node("S-9", "test", slot="u09")
     world.run()
     assert world.registry.node("gpu01")["state"] == "available"
 

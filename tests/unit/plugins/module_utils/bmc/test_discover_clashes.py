@@ -1,0 +1,74 @@
+# The discover stage where list, records and hardware contradict each other: what one server has is given to no other, and every contradiction is named.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from bmc_simulator import testing
+
+from .test_discover import World, row
+
+MACS = ["52:54:00:77:00:01", "52:54:00:77:00:02"]
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Two BMCs; cheaper than the three of test_discover."""
+    configs = [testing.node_config(number, bmc={"address": f"127.0.8.4{number}"}) for number in (1, 2)]
+    with testing.running(configs) as lab:
+        yield World(lab, tmp_path)
+
+
+def test_what_the_list_gives_and_another_node_has_is_that_nodes_problem_and_a_swap_works(world):
+    world.registry.save_node("S-9", "test", name="other", provision_ip="10.0.0.9")
+    rows = [row(1, provision_ip="10.0.0.9", provision_prefix="24"), row(2, provision_ip="10.0.0.2")]
+    checked = world.run(check=True, expected=rows)
+    report = world.run(expected=rows)
+    for found in (checked, report):
+        assert [(problem["code"], problem["host"]) for problem in found["problems"]] == [("conflict", "gpu01")]
+        assert "provision_ip 10.0.0.9 belongs to other" in found["problems"][0]["msg"]
+    assert report["reasons"].keys() == {"gpu01"}
+    nodes = {node["name"]: node for node in world.registry.nodes()}
+    assert nodes["gpu01"]["state"] == "manageable" and nodes["gpu01"]["provision_ip"] is None
+    assert nodes["gpu02"]["state"] == "available"
+    assert "other has the provision_ip" in report["bmcs"][0]["pending"]
+    assert world.works(1, world.password(1))
+
+    world.registry.transition("S-9", "registered", "retired", "test")
+    assert not world.run(expected=rows)["problems"]
+    assert world.registry.node("gpu01")["state"] == "available"
+
+    rows = [
+        row(1, provision_ip="10.0.0.2", provision_mac=MACS[1]),
+        row(2, provision_ip="10.0.0.9", provision_mac=MACS[0]),
+    ]
+    assert not world.run(check=True, expected=rows)["problems"]
+    report = world.run(expected=rows)
+    assert not report["problems"]
+    for node, ip, mac in zip(world.registry.nodes(names=["gpu01", "gpu02"]), ("10.0.0.2", "10.0.0.9"), MACS[::-1]):
+        assert (node["provision_ip"], node["provision_mac"]) == (ip, mac)
+        # It is no NIC of its own: taken, because BMCs do not list every card, but said.
+        assert any(
+            f"{node['name']}: its provision_mac {mac} is none" in text for text in report["warnings_of_discovery"]
+        )
+    assert not world.run(expected=rows)["changed"]
+
+
+def test_a_record_whose_bmc_address_another_server_answers_at_loses_it_by_name(world):
+    there = world.lab["gpu01"]
+    world.registry.save_node("S-9", "test", name="other", bmc_address=there.address, bmc_port=there.port)
+    for check in (True, False, False):
+        report = world.run(check=check)
+        assert [problem["host"] for problem in report["problems"]] == ["other"]
+        assert "other" in report["reasons"]
+    assert not report["changed"]
+    assert world.registry.node("other")["bmc_address"] is None
+    assert world.registry.node("gpu01")["bmc_address"] == there.address
+    assert "another server answers at the address of its BMC" in str(world.registry.why("other"))
+
+
+def test_no_password_is_set_where_the_record_is_refused(world):
+    world.registry.save_node("S-9", "test", name="gpu01")
+    report = world.run()
+    assert [(problem["code"], problem["host"]) for problem in report["problems"]] == [("conflict", "gpu01")]
+    assert world.works(1, testing.PASSWORD)
