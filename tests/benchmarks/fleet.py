@@ -44,7 +44,7 @@ FLEET = {
 SAY = {
     "name": "Say it",
     "ansible.builtin.debug": {
-        "msg": "RESULT={{ fleet_result.counts | combine({'seconds': fleet_result.seconds}) | to_json }}"
+        "msg": "RESULT={{ fleet_result.counts | default({}) | combine({'seconds': fleet_result.seconds | default(0)}) | to_json }}"
     },
     "run_once": True,
 }

@@ -242,3 +242,21 @@ def test_a_run_that_is_stopped_leaves_no_session_behind(controller, number):
     finally:
         process.kill()
         process.wait()
+
+
+def test_ipmi_beside_redfish(tmp_path):
+    nodes = [testing.node_config(number) for number in (1, 2, 3)]
+    for node in nodes[:2]:
+        node["bmc"]["protocols"] = ["redfish", "ipmi"]
+    with testing.running(nodes, behaviour={"power_lag_s": 0.2}) as lab:
+        controller = Controller(lab, tmp_path)
+        over_ipmi = {
+            name: {"bmc_protocol": "ipmi", "bmc_port": lab[name].ipmi_port, "bmc_fingerprint": ""} for name in NAMES[:2]
+        }
+        status, text, result, _left = controller.run(
+            operation="power", options={"state": "on"}, overrides=over_ipmi, timeout=120
+        )
+        assert status == 0, text
+        assert [result["results"][name]["source"] for name in NAMES[:3]] == ["ipmi", "ipmi", "redfish"]
+        assert result["changed_hosts"] == NAMES[:3]
+        assert {lab.state(name)["power"] for name in NAMES[:3]} == {"On"}
