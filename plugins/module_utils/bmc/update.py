@@ -59,7 +59,8 @@ def task_facts(body):
     word, said = tasks.state_of(body)
     oem = tasks.state_of({"JobState": transform.text(body, "Oem", "Dell", "JobState")})[1]
     plain = said.replace(" ", "").lower()
-    items = [item for item in body.get("Messages") or () if isinstance(item, dict)]
+    items = body.get("Messages")
+    items = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     text = next((text for text in map(_words, reversed(items)) if text), "") or transform.text(body, "Message")
     state = "running"
     if (oem or said).replace(" ", "").lower() in STAGED_JOBS:
