@@ -44,7 +44,10 @@ options:
     type: list
     elements: str
   missing_ok:
-    description: Give an empty inventory when the registry has not been made yet.
+    description:
+      - Give an empty inventory, and a warning, when the registry has not been made yet.
+      - There is no warning for the playbooks that are run before it exists (C(registry), C(image), C(lab), C(lab_down)).
+        A registry of an older schema gives a warning, too, when the first playbook is C(registry), which moves it on.
     type: bool
     default: false
 """
@@ -55,13 +58,18 @@ plugin: aicluster.baremetal.registry
 registry: sqlite:////var/lib/aicluster/registry.db
 """
 
+import atexit
+import functools
+import os
 import re
 
+from ansible import context
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
+from ansible.utils.display import Display
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
-from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry, schema
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import (
     known_hosts,
     settings,
@@ -77,6 +85,10 @@ except ImportError:  # ansible-core after 2.22: strings of an inventory plugin a
 
 
 workers.arm()
+display = Display()
+
+# Playbooks that are run before there is a registry, or that end with it.
+_WITHOUT_REGISTRY = {"registry", "image", "lab", "lab_down"}
 
 # Variable of a host: column of the node.
 _VARIABLES = {
@@ -121,6 +133,20 @@ def groups_of(node):
     return groups
 
 
+def playbooks():
+    """The names of the playbooks of this run, without path and collection: playbooks/lab.yml and aicluster.baremetal.lab are `lab`."""
+    given = context.CLIARGS.get("args") or ()
+    # for other programs than ansible-playbook this is a pattern of hosts
+    names = [] if isinstance(given, str) else [os.path.basename(str(path)) for path in given]
+    return [re.sub(r"\.ya?ml$", "", name).rpartition(".")[2] for name in names]
+
+
+@functools.cache
+def say_last(line):
+    """Once, when the program ends: after a failed source Ansible tries its other plugins, whose complaints would bury what there is to do."""
+    atexit.register(display.display, line, stderr=True)
+
+
 class InventoryModule(BaseInventoryPlugin):
     NAME = "aicluster.baremetal.registry"
 
@@ -137,6 +163,8 @@ class InventoryModule(BaseInventoryPlugin):
             nodes = self._nodes(url, file)
         except errors.BaremetalError as error:
             problem = str(error)
+            if problem.endswith(schema.MIGRATE_COMMAND):
+                say_last(schema.MIGRATE_COMMAND)
         if problem:
             # Raised outside the handler: Ansible prints every exception of the chain, and the causes say the same thing once more.
             raise AnsibleParserError(problem)
@@ -169,11 +197,25 @@ class InventoryModule(BaseInventoryPlugin):
         try:
             registry = open_registry(url)
         except errors.Unsupported as error:
-            if error.code == "schema_mismatch" and self.get_option("missing_ok") and "is empty" in error.message:
-                return []
-            raise
+            if not self.get_option("missing_ok") or not self._may_wait(error):
+                raise
+            return []
         with registry:
             states = self.get_option("states")
             nodes = registry.nodes(state=states, parts=True)
             known_hosts.refresh(file, registry.nodes, None if states else nodes)
             return nodes
+
+    @staticmethod
+    def _may_wait(error):
+        """Can this run do without the nodes, because the registry is still to be made or moved? Says so where it is not expected."""
+        if error.code != "schema_mismatch" or not str(error.next_step).endswith(schema.MIGRATE_COMMAND):
+            return False
+        names = playbooks()
+        if "is empty" not in error.message:
+            if names[:1] != ["registry"]:
+                return False
+        elif names and set(names[:1]) <= _WITHOUT_REGISTRY:
+            return True
+        display.warning(f"This run has no nodes: {error}")
+        return True

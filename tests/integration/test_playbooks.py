@@ -17,8 +17,8 @@ LAB = "nothere"
 REFUSED = {
     "discover": "expected_servers.yml: the expected-servers list cannot be read",
     "site": "expected_servers.yml: the expected-servers list cannot be read",
-    "report": "aicluster.baremetal.registry -e aicluster_registry=URL",
-    "why": "aicluster.baremetal.registry -e aicluster_registry=URL",
+    "report": "ansible-playbook -i localhost, aicluster.baremetal.registry",
+    "why": "ansible-playbook -i localhost, aicluster.baremetal.registry",
 }
 NEEDED = {"why": ["-e", "node=gpu01"]}
 # The fleet's playbooks are about nodes of the registry only and have tests of their own.

@@ -14,7 +14,8 @@ except ImportError:  # reported by open_registry
     sa = None
 
 MIGRATIONS = pathlib.Path(__file__).resolve().parent / "migrations"
-MIGRATE_COMMAND = "ansible-playbook aicluster.baremetal.registry -e aicluster_registry=URL"
+# With an inventory of its own: the one that shows the nodes cannot be read before the registry has its schema.
+MIGRATE_COMMAND = "ansible-playbook -i localhost, aicluster.baremetal.registry"
 _POSTGRESQL_LOCK = 0x61696C75  # any constant: two controllers that migrate at once wait for each other
 
 
@@ -44,7 +45,9 @@ def check(database):
         raise errors.Unsupported(
             f"the registry is {shown}, this collection wants schema {SCHEMA_VERSION}",
             thing=f"registry {database.shown}",
-            next_step="use a newer collection" if newer else f"run: {MIGRATE_COMMAND}",
+            next_step="use a newer collection"
+            if newer
+            else f"with AICLUSTER_REGISTRY set to its URL, run: {MIGRATE_COMMAND}",
             code="schema_mismatch",
         )
 

@@ -2,12 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+
 import pytest
 from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.aicluster.baremetal.plugins.inventory import registry
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
 NODE = {
     "state": "burn_in_failed",
@@ -48,7 +52,7 @@ def test_gpus_of_unknown_model_are_gpus():
         ("registry: sqlite:////nowhere/registry.db", "the registry is empty"),
     ],
 )
-def test_a_database_error_is_said_once(tmp_path, lines, words):
+def test_a_database_error_is_said_once(tmp_path, monkeypatch, lines, words):
     """Ansible prints the whole chain of causes behind an exception; ours has none, because they say the same thing."""
     path = tmp_path / "x.aicluster.yml"
     path.write_text(f"plugin: aicluster.baremetal.registry\n{lines}\n")
@@ -57,7 +61,43 @@ def test_a_database_error_is_said_once(tmp_path, lines, words):
     plugin._read_config_data = lambda _path: None
     options = {"registry": lines.split(": ")[1], "known_hosts": str(tmp_path / "known"), "states": None}
     plugin.get_option = lambda name: options.get(name)
+    last = []
+    monkeypatch.setattr(registry, "say_last", last.append)
     with pytest.raises(AnsibleParserError) as seen:
         plugin.parse(InventoryData(), DataLoader(), str(path))
     assert str(seen.value).count(words) == 1 and "hunter2" not in str(seen.value)
+    assert bool(last) == ("is empty" in words)  # what there is to do is also the last line of the program
     assert seen.value.__cause__ is None and seen.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("version", "books", "outcome"),
+    [
+        (None, ["playbooks/report.yml"], "warning"),
+        (None, [], "warning"),
+        (None, ["playbooks/registry.yml", "playbooks/boot_server.yml"], "silence"),
+        (None, ["aicluster.baremetal.lab"], "silence"),
+        ("0001", ["aicluster.baremetal.registry"], "warning"),
+        ("0001", ["playbooks/report.yml"], "refusal"),
+        ("9999", ["playbooks/registry.yml"], "refusal"),
+    ],
+)
+def test_a_registry_that_is_not_ready_is_no_silent_empty_inventory(tmp_path, monkeypatch, version, books, outcome):
+    path = tmp_path / "registry.db"
+    if version:
+        with contextlib.closing(sqlite3.connect(path)) as old, old:
+            old.execute("CREATE TABLE alembic_version (version_num TEXT)")
+            old.execute("INSERT INTO alembic_version VALUES (?)", (version,))
+    said = []
+    monkeypatch.setattr(registry.display, "warning", said.append)
+    monkeypatch.setattr(registry.context, "CLIARGS", {"args": books})
+    plugin = registry.InventoryModule()
+    plugin.get_option = lambda name: {"missing_ok": True, "states": None}[name]
+    if outcome == "refusal":
+        with pytest.raises(errors.Unsupported):
+            plugin._nodes(f"sqlite:///{path}", str(tmp_path / "known"))
+    else:
+        assert plugin._nodes(f"sqlite:///{path}", str(tmp_path / "known")) == []
+    assert len(said) == (outcome == "warning")
+    for line in said:
+        assert str(path) in line and line.endswith("ansible-playbook -i localhost, aicluster.baremetal.registry")

@@ -27,7 +27,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.registry impor
 
 
 def test_an_empty_database_is_refused_with_the_command_that_makes_it(empty_url):
-    with pytest.raises(errors.Unsupported, match=r"wants schema .* run: .*registry") as seen:
+    with pytest.raises(errors.Unsupported, match=r"wants schema .* run: .*registry$") as seen:
         open_registry(empty_url)
     assert seen.value.code == "schema_mismatch"
 
