@@ -158,9 +158,9 @@ class Service:
         path = request.path.rstrip("/") or "/"
         note: Json = {}
         if behaviour.delay_s:
-            await asyncio.sleep(behaviour.delay_s)
+            await self._wait(request, behaviour.delay_s)
         if behaviour.slow_path and re.search(behaviour.slow_path, path):
-            await asyncio.sleep(behaviour.slow_s)
+            await self._wait(request, behaviour.slow_s)
         if behaviour.reset_reused:
             if getattr(request.protocol, "served", 0):
                 request.transport.abort()
@@ -224,6 +224,15 @@ class Service:
         if behaviour.close_connections:
             response.force_close()
         return response
+
+    @staticmethod
+    async def _wait(request: web.BaseRequest, seconds: float) -> None:
+        """Take this long, unless the client has gone: then nothing is in flight any more."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, 1.0))
+            if request.transport is None or request.transport.is_closing():
+                raise ConnectionResetError("the client did not wait for the answer")
 
     def _answer_is_lost(self, method: str, path: str, status: int) -> bool:
         left = self.node.behaviour.answer_lost_after_post

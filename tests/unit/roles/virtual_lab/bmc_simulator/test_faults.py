@@ -107,6 +107,15 @@ def test_a_slow_path(bmc, fault):
     assert slow >= 0.4 > time.monotonic() - began
 
 
+def test_a_client_that_does_not_wait_leaves_nothing_in_flight(shared, bmc, fault):
+    fault(slow_path="/FirmwareInventory$", slow_s=60)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            ask(bmc, "GET", f"{UPDATE}/FirmwareInventory", timeout=1.0)
+        time.sleep(1.5)
+    assert shared.counters(bmc.name)["in_flight_peak"] == 1
+
+
 def test_a_reused_connection_is_cut(bmc, fault):
     fault(reset_reused=True)
     connection = http.client.HTTPSConnection(bmc.address, bmc.port, timeout=10, context=CONTEXT)
