@@ -850,8 +850,14 @@ class Stage:
 
     def _note_contradictions(self, entry):
         """What the list or the record says, and the hardware does not."""
-        record = self.records[entry["serial"]]
+        record, listed = self.records[entry["serial"]], (entry["row"] or {}).get("bmc_address")
         name = record.get("name") or entry["serial"]
+        # A name is not resolved here: only two addresses can contradict each other.
+        if listed and re.fullmatch(r"[0-9.]+|.*:.*", listed) and listed != entry["find"]["address"]:
+            self.warnings.append(
+                f"{name}: serial {entry['serial']} answers at BMC address {entry['find']['address']}, the expected-servers list says {listed}; "
+                "correct the list, or the cabling or address of the BMC; the address where it answers is recorded"
+            )
         own = [str(nic["mac"]).lower() for nic in entry["info"].get("nics") or [] if nic.get("mac")]
         mac = record.get("provision_mac")
         if mac and own and mac not in own:
@@ -1052,6 +1058,21 @@ class Stage:
         )
         self._problem({"find": {"address": None}, "known": record, "serial": serial}, error)
 
+    def _note_case(self, records):
+        """A listed serial that only differs in case from one that was found is most likely the same server; it stays two rows until a person says so."""
+        found = {}
+        for record in records:
+            found.setdefault(record["serial"].lower(), []).append(record)
+        seen = {record["serial"] for record in records if record.get("state") not in NEVER_READ}
+        for serial, row in sorted(self.expected.items()):
+            for record in found.get(serial.lower(), ()) if serial not in seen else ():
+                if record["serial"] == serial or record["serial"] in self.expected:
+                    continue
+                self.warnings.append(
+                    f"{row.get('name') or serial}: the listed serial {serial} (missing) differs from {record['serial']} "
+                    f"({record.get('name') or 'no name'}, not listed) only in case; if they are one server, write {record['serial']} in the list"
+                )
+
     def _save_expected(self, have):
         rows = list(self.expected.values())
         if not self.registry:
@@ -1096,6 +1117,7 @@ class Stage:
     def _report(self, seen, entries):
         plan = Plan(self.changes)
         records = [record for record in self.records.values() if record.get("state") != "retired"]
+        self._note_case(records)
         report = {
             "changed": plan.changed,
             "diff": plan.diff(),

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from bmc_simulator import testing
@@ -72,3 +74,27 @@ def test_no_password_is_set_where_the_record_is_refused(world):
     report = world.run()
     assert [(problem["code"], problem["host"]) for problem in report["problems"]] == [("conflict", "gpu01")]
     assert world.works(1, testing.PASSWORD)
+
+
+def test_a_listed_bmc_address_that_is_another_ones_is_said_with_both(world):
+    """Two rows with their addresses swapped: both servers are found, none where the list says."""
+    rows = [row(1, bmc_address="127.0.8.42"), row(2, bmc_address="127.0.8.41")]
+    for check in (True, False, False):
+        report = world.run(check=check, expected=rows)
+        for number, listed in ((1, 2), (2, 1)):
+            words = f"gpu0{number}: serial LAB-test-000{number} answers at BMC address 127.0.8.4{number}, .* says 127.0.8.4{listed};"
+            assert any(re.match(words, text) for text in report["warnings_of_discovery"])
+    assert not report["problems"] and not report["changed"]
+    rows = [row(1, bmc_address="127.0.8.41"), row(2, bmc_address="bmc2.example")]
+    assert not any("answers at" in text for text in world.run(expected=rows)["warnings_of_discovery"])
+
+
+def test_a_serial_in_another_case_is_named_for_both_rows(world):
+    rows = [{**row(1), "serial": "lab-TEST-0001"}, row(2)]
+    for check in (True, False):
+        report = world.run(check=check, expected=rows)
+        assert [entry["serial"] for entry in report["missing"]] == ["lab-TEST-0001"]
+        assert [entry["serial"] for entry in report["unexpected"]] == ["LAB-test-0001"]
+        words = r"gpu01: the listed serial lab-TEST-0001 \(missing\) differs from LAB-test-0001 \(lab-test-0001, not listed\) only in case"
+        assert [bool(re.match(words, text)) for text in report["warnings_of_discovery"] if "case" in text] == [True]
+    assert not any("case" in text for text in world.run(expected=[row(1), row(2)])["warnings_of_discovery"])
