@@ -57,7 +57,10 @@ def test_which_entries(newest_first):
     ]
     if newest_first:
         entries.reverse()
-    ids = lambda found: [item["id"] for item in found]  # noqa: E731
+
+    def ids(found):
+        return [item["id"] for item in found]
+
     assert ids(log.wanted_entries(entries)) == ["1", "2", "3", "4"]
     assert ids(log.wanted_entries(entries, limit=2)) == ["3", "4"]
     assert ids(log.wanted_entries(entries, since="2026-01-02T00:00:00Z", severity="Warning")) == ["2", "3"]
