@@ -72,14 +72,14 @@ def test_check_mode_where_nothing_is_there_yet(play, tmp_path, name):
         ("drain", "all_nodes=perhaps", "argument 'all_nodes'"),
         ("drain", "owner=", "Say who and why"),
         ("resume", "all_nodes=perhaps", "argument 'all_nodes'"),
-        ("deploy", "deploy_retry_failed=maybe", "argument 'deploy_retry_failed'"),
+        ("deploy", "deploy_retry_failed=maybe", "deploy_retry_failed: wanted: bool; seen: maybe; next:"),
         ("deploy", "deploy_serial=0", "deploy_serial: seen: 0; wanted: a number of nodes"),
         ("deploy", "deploy_boot_target=floppy", "deploy_boot_target must be one of: pxe, uefi_http, got: floppy"),
-        ("software", "software_repair=maybe", "argument 'software_repair'"),
+        ("software", "software_repair=maybe", "software_repair: wanted: bool; seen: maybe; next:"),
         ("burn_in", "burn_in_seconds=0", "burn_in_seconds=0; wanted: numbers above 0"),
-        ("enroll", "enroll_memory_percent=lots", "argument 'enroll_memory_percent'"),
+        ("enroll", "enroll_memory_percent=lots", "enroll_memory_percent: wanted: int; seen: lots; next:"),
         # a slip in an option of the last stage stops the first one that would take a node
-        ("deploy", "enroll_job_deadline=soon", "argument 'enroll_job_deadline'"),
+        ("deploy", "enroll_job_deadline=soon", "enroll_job_deadline: wanted: float; seen: soon; next:"),
     ],
 )
 def test_an_option_that_nobody_can_mean_is_refused_before_a_node_is_taken(play, tmp_path, name, option, said):
@@ -88,4 +88,5 @@ def test_an_option_that_nobody_can_mean_is_refused_before_a_node_is_taken(play, 
     arguments = ["-i", str(ROOT / "inventories/lab/hosts.yml"), "-i", str(inventory), "-l", "gpu01"]
     code, text = play(name, *arguments, "-e", "owner=alice", "-e", "reason=test", "-e", option)
     assert code == 2 and said in text, text
+    assert name in ("drain", "resume") or "argument_spec_data" not in text and "<class" not in text
     assert "registry is empty" not in text  # nobody asked the registry yet

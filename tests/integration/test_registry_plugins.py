@@ -356,6 +356,8 @@ def test_why_evidence_and_hold(registry, controller):
     output, _recap = controller.run((ROOT / "playbooks" / "why.yml").read_text(), "-e", "node=gpu01")
     assert "gpu01 is not in service (state quarantined)." in output
     assert output.index("held by alice") < output.index("quarantined for") < output.index("simulated instrument")
+    output, recap = controller.run((ROOT / "playbooks" / "why.yml").read_text(), "-l", "gpu01")
+    assert "gpu01 is not in service (state quarantined)." in output and list(recap) == ["gpu01"]
     output, _recap = controller.run((ROOT / "playbooks" / "why.yml").read_text(), "-e", "node=gpu77", rc=2)
     assert "the registry has no such node" in output
 
@@ -499,7 +501,8 @@ def test_the_playbook_finds_a_tampered_audit_row(registry, controller):
     with registry._db.engine.connect() as connection, connection.begin():
         connection.exec_driver_sql("UPDATE audit SET actor = 'mallory' WHERE seq = 5")
     output, _recap = controller.run(book, rc=2)
-    assert "row 5 was changed" in output
+    assert "The audit chain is broken: row 5 was changed" in output and "by mallory" in output
+    assert "rows are there; next: keep a copy of the database" in " ".join(output.split()) and "first_bad" not in output
 
 
 def test_errors_say_what_to_do(controller):
