@@ -17,6 +17,10 @@ except ImportError:  # reported by open_registry
     sa = None
 
 FIRST = "0" * 64
+NEXT_STEP = (
+    "keep a copy of the database as it is, find out who can write to it beside the collection, and restore a backup whose chain is whole "
+    "(playbook registry verifies it)"
+)
 STATE_ACTION = "state"  # detail: {"from", "to", "reason", "attempt", "fencing"}
 
 
@@ -45,7 +49,7 @@ def append(connection, now, actor, serial, action, detail):
 
 
 def verify(connection):
-    """Walk the whole chain; returns {rows, ok, first_bad, head}. `first_bad` is None or {seq, problem, time, actor, serial, action}.
+    """Walk the whole chain; returns {rows, ok, first_bad, head}. `first_bad` is None or {seq, problem, time, actor, serial, action, next_step}.
 
     Beside the hashes it compares each node's present state with the last audited one: a state changed behind the registry's back is found too.
     """
@@ -53,11 +57,14 @@ def verify(connection):
     result = {"rows": 0, "ok": True, "first_bad": None, "head": head["hash"] if head else None}
 
     def bad(problem, row=None, **extra):
+        # All rows that are there, not only those before the bad one.
+        result["rows"] = connection.execute(sa.select(sa.func.count()).select_from(tables.audit)).scalar()
         result["ok"] = False
         row = dict(row or {})
         result["first_bad"] = {
             "problem": problem,
             **{key: row.get(key) for key in ("seq", "time", "actor", "serial", "action")},
+            "next_step": NEXT_STEP,
             **extra,
         }
         return result
@@ -67,7 +74,7 @@ def verify(connection):
     for row in connection.execute(statement).mappings():
         expected_seq = result["rows"] + 1
         if row["seq"] != expected_seq:
-            return bad(f"row {expected_seq} is missing", row)
+            return bad(f"row {expected_seq} is missing", seq=expected_seq)
         if row["hash"] != row_hash(row):
             return bad(f"row {row['seq']} was changed: its hash does not fit its content", row)
         if row["previous_hash"] != previous:

@@ -51,7 +51,10 @@ def test_a_changed_row_with_a_fitting_hash_breaks_the_next_link(registry, chain,
 
 def test_a_removed_row_is_named(registry, chain, sql):
     sql("DELETE FROM audit WHERE seq = 3")
-    assert "row 3 is missing" in registry.verify_audit()["first_bad"]["problem"]
+    verified = registry.verify_audit()
+    assert "row 3 is missing" in verified["first_bad"]["problem"] and verified["first_bad"]["seq"] == 3
+    assert "restore a backup" in verified["first_bad"]["next_step"]
+    assert verified["rows"] == chain["rows"] - 1, "all rows that are there"
 
 
 def test_a_cut_tail_is_found(registry, chain, sql):

@@ -21,8 +21,10 @@ def test_simulated_mark_only_where_it_belongs(build):
 
 
 def test_broken_chain_is_loud(build):
-    text = html.render(build(audit={"rows": 4, "ok": False, "first_bad": 3, "last_time": ""}))
-    assert "BROKEN at row 3" in text
+    bad = {"seq": 3, "problem": "row 3 was changed", "next_step": "restore it"}
+    text = html.render(build(audit={"rows": 4, "ok": False, "first_bad": bad, "last_time": ""}))
+    assert "chain BROKEN" in text and "The audit chain is broken: row 3 was changed; next: restore it." in text
+    assert "first_bad" not in text and "BROKEN" not in html.render(build())
 
 
 def test_same_registry_same_bytes(build):
