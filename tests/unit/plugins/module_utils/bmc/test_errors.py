@@ -60,9 +60,7 @@ DOORS = [BMC.parent / "doors" / "bmc.py", BMC.parents[1] / "plugin_utils" / "bmc
 TYPED = {name for name in dir(core_errors) if isinstance(getattr(core_errors, name), type)} | {"AnswerLost"}
 
 
-@pytest.mark.parametrize(
-    "path", [*sorted(BMC.glob("*.py")), *DOORS], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", [*sorted(BMC.glob("*.py")), *DOORS], ids=lambda path: path.name)
 def test_every_error_names_the_thing_what_was_seen_and_what_to_do(path):
     """A typed error without them leaves the person on call alone. InvalidInput may leave out the next step: what is wanted says it."""
     poor = []
