@@ -21,6 +21,13 @@ class _Secrets:
     def __init__(self, action):
         self._action = action
 
+    @property
+    def path(self):
+        """Where a person finds the entries, for messages."""
+        lookup = self._action.setting("secret_lookup")
+        file = self._action.secret_store.path if self._action.setting("secrets") else None
+        return " or ".join(filter(None, (f"the store of lookup {lookup}" if lookup else None, file)))
+
     def check(self):
         """Raise unless the store can be read. With a lookup in its place the file only has to be well where there is one."""
         if not self._action.setting("secret_lookup") or self._has_file():

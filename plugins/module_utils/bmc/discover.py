@@ -543,7 +543,7 @@ class Stage:
         for entry, answer in zip(asked, self.far.visit(targets)):
             if "error" in answer:
                 lost = entry.get("lost") and answer["error"].get("code") == "authentication_failed"
-                self._failed(entry, self._no_credential(entry) if lost else answer["error"])
+                self._failed(entry, self._no_credential(entry) if lost else self._refused(entry, answer["error"]))
                 continue
             entry["reference"] = entry["references"][answer["candidate"]]
             entry["secret"] = entry["candidates"][answer["candidate"]]
@@ -565,6 +565,25 @@ class Stage:
                 continue
             if entry["reference"] in self.options["factory"] and self.options["rotate"] or entry["must_change"]:
                 entry["rotation"] = True
+
+    def _refused(self, entry, error):
+        """A refused log-in with what only the controller knows: which entries of which store were tried."""
+        if error.get("code") not in ("authentication_failed", "lockout_guard"):
+            return error
+        find, known = entry["find"], entry["known"] or entry["row"] or {}
+        own = [reference for reference in entry["references"] if reference not in self.options["factory"]]
+        tried = " and ".join(f"`{reference}`" for reference in own or entry["references"])
+        where = f"{find['address']} port {find['port']}"
+        place = getattr(self.secrets, "path", None) or "the secret store"
+        return AuthenticationFailed(
+            error["message"],
+            host=known.get("name") or find["address"],
+            thing=f"{where}, {error.get('thing')}",
+            wanted=f"the password of entry {tried} in {place}",
+            seen=error.get("seen"),
+            next_step=f"put the password that the BMC at {where} has into {tried} in {place}, or set that one on the BMC; then run discover again",
+            code=error["code"],
+        )
 
     def _no_credential(self, entry):
         """Nothing that this BMC could know was there to try."""

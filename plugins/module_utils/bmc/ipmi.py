@@ -407,6 +407,7 @@ class IpmiClient:
                 "the BMC refused the user name, password or privilege",
                 host=self.endpoint.label,
                 thing=f"account {self.endpoint.username}",
+                wanted="a log-in over IPMI with privilege administrator",
                 seen=text,
                 next_step="check bmc_credential; some BMCs refuse the privilege administrator",
             )
@@ -472,7 +473,8 @@ class IpmiClient:
             host=self.endpoint.label,
             thing=f"{self.endpoint.address} port {self.endpoint.port}/udp",
             wanted=f"an answer to {name}",
-            seen=seen,
+            # pyghmi ends some time-outs with an exception that holds nothing but None.
+            seen="no answer" if str(seen) in ("", "None") else seen,
             next_step="check the address, the power of the BMC, and that IPMI over LAN is switched on",
         )
 

@@ -21,6 +21,7 @@ from . import tls, transform
 from .endpoint import check_seconds
 
 MOST_ADDRESSES = 65536
+TOO_MANY = "name smaller networks in discover_ranges, or run discover more than once with a part of them each"
 # RMCP presence ping (ASF 2.0, 3.2.4.2) and IPMI 2.0 22.13 Get Channel Authentication Capabilities, for channel "this one" and privilege administrator.
 PRESENCE_PING = bytes.fromhex("0600ff06000011be80000000")
 CAPABILITIES = bytes.fromhex("0600ff07000000000000000000092018c88100388e04b5")
@@ -44,6 +45,7 @@ def parse_ranges(ranges, port=443, limit=MOST_ADDRESSES):
                         thing="ranges",
                         wanted=f"at most {limit}",
                         seen=entry,
+                        next_step=TOO_MANY,
                     )
         except ValueError as error:
             raise InvalidInput(
@@ -51,6 +53,7 @@ def parse_ranges(ranges, port=443, limit=MOST_ADDRESSES):
                 thing="ranges",
                 wanted="10.0.0.0/24, 10.0.0.5-10.0.0.9, or one address",
                 seen=f"{entry} ({error})",
+                next_step="correct this entry of discover_ranges",
             )
     return list(found)
 
@@ -60,7 +63,11 @@ def _expand(text, limit):
         network = ipaddress.ip_network(text, strict=False)
         if network.num_addresses > limit + 2:
             raise InvalidInput(
-                "these are too many addresses for one scan", thing="ranges", wanted=f"at most {limit}", seen=text
+                "these are too many addresses for one scan",
+                thing="ranges",
+                wanted=f"at most {limit}",
+                seen=text,
+                next_step=TOO_MANY,
             )
         yield from network.hosts() if network.num_addresses > 1 else [network.network_address]
         return
@@ -74,7 +81,11 @@ def _expand(text, limit):
             raise ValueError("it ends before it begins")
         if int(end) - int(start) >= limit:
             raise InvalidInput(
-                "these are too many addresses for one scan", thing="ranges", wanted=f"at most {limit}", seen=text
+                "these are too many addresses for one scan",
+                thing="ranges",
+                wanted=f"at most {limit}",
+                seen=text,
+                next_step=TOO_MANY,
             )
         for number in range(int(start), int(end) + 1):
             yield type(start)(number)

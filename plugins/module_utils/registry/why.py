@@ -158,6 +158,9 @@ class Why:
                 if item["outcome"] == outcome:
                     detail = nodes.loads(item["detail"])
                     step = detail.get("next_step") if isinstance(detail, dict) else None
+                    if item["check_name"] == ACCESS_CHECK and "discover again" not in str(step):
+                        # The repair alone takes nothing back: only discovery sees that the BMC lets it in again.
+                        step = f"{step}; then run discover again" if step else "run discover again"
                     add(f"evidence_{outcome}", f"{sentence_of_evidence(item)}.", item["time"], step)
 
     def _add_under_way(self, add, row, last, now):

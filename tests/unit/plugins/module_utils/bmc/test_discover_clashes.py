@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations
 from bmc_simulator import testing
 
+from .conftest import endpoint
 from .test_discover import World, row
 
 MACS = ["52:54:00:77:00:01", "52:54:00:77:00:02"]
@@ -98,3 +100,17 @@ def test_a_serial_in_another_case_is_named_for_both_rows(world):
         words = r"gpu01: the listed serial lab-TEST-0001 \(missing\) differs from LAB-test-0001 \(lab-test-0001, not listed\) only in case"
         assert [bool(re.match(words, text)) for text in report["warnings_of_discovery"] if "case" in text] == [True]
     assert not any("case" in text for text in world.run(expected=[row(1), row(2)])["warnings_of_discovery"])
+
+
+def test_a_refused_password_names_entry_store_and_address(world):
+    world.run()
+    there = world.lab["gpu01"]
+    operations.account(endpoint(world.lab, "gpu01", password=world.password(1)), testing.USERNAME, "Somebody-elses-1")
+    report = world.run()
+    text = f"password of entry `bmc/LAB-test-0001` in {world.store}.*next: .*BMC at {there.address} port {there.port}.*run discover again"
+    assert [bool(re.search(text, problem["msg"])) for problem in report["problems"]] == [True]
+    steps = [entry["next_step"] for entry in world.registry.why("gpu01") if "bmc_access" in entry["text"]]
+    assert len(steps) == 1
+    for word in ("`bmc/LAB-test-0001`", str(world.store), there.address, "run discover again"):
+        assert word in steps[0]
+    assert world.password(1) not in str(report) + str(steps)

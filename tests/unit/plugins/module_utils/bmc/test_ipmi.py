@@ -181,6 +181,9 @@ def test_wrong_password_is_typed_and_does_not_poison_the_next_try(port):
     assert "wrong-one" not in str(caught.value)
     assert operations.power(endpoint(port), "on", interval=0.1).after == {"power": "on"}
     assert not operations.can_log_in(endpoint(port), "admin", "wrong-one")
+    wrong = endpoint(port, password="wrong-two")
+    with pytest.raises(errors.AuthenticationFailed, match="wanted: a log-in over IPMI"), connect(wrong) as client:
+        client.read_power()
     assert operations.can_log_in(endpoint(port), "admin", "password")
 
 
@@ -189,6 +192,14 @@ def test_a_silent_bmc_ends_at_the_deadline_and_leaves_no_process(silent_port):
     with pytest.raises(errors.Unreachable), connect(endpoint(silent_port), Deadline(2, "test")) as client:
         client.read_power()
     assert time.monotonic() - began < 4
+
+
+def test_an_exception_without_a_reason_is_no_answer(silent_port):
+    """As pyghmi gives it after some time-outs; a refused log-in says what was wanted."""
+    client = ipmi.IpmiClient.__new__(ipmi.IpmiClient)
+    client.endpoint = endpoint(silent_port)
+    assert client._unreachable("login", "None").seen == "no answer"
+    assert client._unreachable("login", "timeout").seen == "timeout"
 
 
 def test_a_write_whose_answer_is_lost_is_not_sent_again(port):

@@ -134,7 +134,9 @@ def test_a_failed_login_shows_the_newest_reason_and_what_to_do(registry):
     access(registry, "fail", "it refused the password", "correct the entry")
     first, second = registry.why("gpu01")
     assert first["code"] == "verifying_failed" and "run the discover playbook" in first["next_step"]
-    assert "refused the password" in second["text"] and second["next_step"] == "correct the entry"
+    assert (
+        "refused the password" in second["text"] and second["next_step"] == "correct the entry; then run discover again"
+    )
     assert "no answer" not in first["text"] + second["text"] and "next_step" not in second["text"]
 
 
