@@ -151,7 +151,8 @@ class ActionModule(Fleet):
             places = [(groups.index(host["group"]), host["group"])]
             if host["chassis"]:
                 places.append((len(groups), host["chassis"]))
-            fencing = host["attempt"][1]
+            # In the stage the inventory's number is that of a dead controller's attempt: the one that takes it over has another, and checks it itself.
+            fencing = None if params["stage"] else host["attempt"][1]
             fence = functools.partial(registry.check_fence, name, fencing) if fencing is not None else None
             jobs.append(Job(name, host, key=keys.get(name), groups=places, fence=fence, limit=params["node_timeout"]))
 

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ import conftest  # noqa: E402  makes the checkout and the simulator importable
 
 assert conftest.ROOT == ROOT
 
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import process  # noqa: E402
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry  # noqa: E402
 from bmc_simulator import testing  # noqa: E402
 
@@ -136,6 +138,15 @@ def test_the_playbook(controller):
 
     status, text, recap = controller.run(playbook)
     assert status == 0 and all(changed == 0 and failed == 0 for changed, failed in recap.values()), text
+
+
+def test_an_attempt_of_a_dead_controller_is_taken_over(controller):
+    """The inventory still gives the dead attempt's fencing number to the run."""
+    me = process.this_controller()
+    dead = dataclasses.replace(me, started=me.started + 1)
+    assert controller.registry.begin("gpu02", "firmware", dead, actor="dead").selected
+    status, text, _recap = controller.run(ROOT / "playbooks" / "firmware.yml", "-l", "gpu02")
+    assert status == 0 and controller.bios()["gpu02"] == "2.0" and controller.states()["gpu02"] == "available", text
 
 
 def test_the_tasks(controller):
