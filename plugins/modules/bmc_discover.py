@@ -158,6 +158,11 @@ bmcs:
   returned: success
   type: list
   elements: dict
+lost:
+  description: Addresses of known or listed BMCs that did not answer as one. They count neither in RV(others) nor in RV(silent); each is in RV(problems).
+  returned: success
+  type: list
+  elements: str
 others:
   description: Hosts that answered and are no BMC.
   returned: success
@@ -172,7 +177,7 @@ asked:
   returned: success
   type: int
 missing:
-  description: Expected servers that were not found, or whose BMC let nobody in.
+  description: Expected servers whose hardware was never read. One that was read before and has lost its BMC is in RV(problems) only.
   returned: success
   type: list
   elements: dict

@@ -379,6 +379,7 @@ class Stage:
         self.retired, self.retired_pins = {}, {}
         self.access = {}  # serial -> the newest evidence of ACCESS_CHECK
         self.expected, self.places = {}, {}
+        self.lost = set()  # addresses of known or listed BMCs that did not answer as one
         self.judged, self.owners = (
             (),
             {},
@@ -1047,6 +1048,7 @@ class Stage:
                 self._without_address(serial, row, read)
             if not address or address not in asked or address in answered:
                 continue
+            self.lost.add(address)
             reason = other[address].get("reason") or "what answers is no BMC" if address in other else "no answer"
             error = Unreachable(
                 "its BMC does not answer",
@@ -1141,8 +1143,10 @@ class Stage:
             "changed": plan.changed,
             "diff": plan.diff(),
             "asked": seen["asked"],
-            "silent": len(seen["silent"]),
-            "others": seen["others"],
+            # What should be a BMC and does not answer as one is lost, and neither just silent nor another host.
+            "silent": len([address for address in seen["silent"] if address not in self.lost]),
+            "others": [other for other in seen["others"] if other["address"] not in self.lost],
+            "lost": sorted(self.lost),
             "problems": self.problems,
             "warnings_of_discovery": list(
                 dict.fromkeys(
@@ -1174,7 +1178,8 @@ class Stage:
         report.update(self._failing(records))
         named = sum(1 for entry in entries if not entry.get("error"))
         report["msg"] = (
-            f"{report['asked']} addresses asked: {len(entries)} BMCs ({named} read), {len(report['others'])} other hosts, {report['silent']} silent; "
+            f"{report['asked']} addresses asked: {len(entries)} BMCs ({named} read), {len(self.lost)} lost BMCs, "
+            f"{len(report['others'])} other hosts, {report['silent']} silent; "
             f"{len(report['missing'])} missing, {len(report['unexpected'])} unexpected, {len(report['misplaced'])} misplaced, {len(self.problems)} problems"
         )
         return report

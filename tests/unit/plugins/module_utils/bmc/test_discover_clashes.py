@@ -114,3 +114,12 @@ def test_a_refused_password_names_entry_store_and_address(world):
     for word in ("`bmc/LAB-test-0001`", str(world.store), there.address, "run discover again"):
         assert word in steps[0]
     assert world.password(1) not in str(report) + str(steps)
+
+
+def test_a_lost_bmc_is_neither_another_host_nor_missing(world):
+    world.run()
+    ranges = ["127.0.8.41:9", f"127.0.8.42:{world.lab['gpu02'].port}", "127.0.8.49:9"]
+    report = world.run(ranges=ranges)
+    assert [problem["host"] for problem in report["problems"]] == ["gpu01"] and report["missing"] == []
+    assert report["lost"] == ["127.0.8.41"] and [other["address"] for other in report["others"]] == ["127.0.8.49"]
+    assert "3 addresses asked: 1 BMCs (1 read), 1 lost BMCs, 1 other hosts, 0 silent; 0 missing" in report["msg"]
