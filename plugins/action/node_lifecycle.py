@@ -76,6 +76,7 @@ class ActionModule(RegistryAction):
 
     def _begin(self, name):
         stage = self.params["stage"]
+        before = self.registry.node(name)["state"] if self._task.diff else None
         begin = self.registry.begin(
             name,
             stage,
@@ -89,12 +90,15 @@ class ActionModule(RegistryAction):
         if not begin.selected and (not begin.reason.startswith("state ") or "ask for a retry" in begin.reason):
             self._display.warning(f"{name} is not taken for stage {stage}: {begin.reason}")
         entry = {"name": name, **begin.as_dict()}
-        if begin.changed and not begin.adopted:
-            entry["diff"] = self._state_diff(name, None, transitions.STAGES[stage]["working"])
+        if begin.adopted:
+            entry["diff"] = self._diff(f"{name}.owner of the attempt", "a controller that is gone", "this controller")
+        elif begin.changed:
+            entry["diff"] = self._diff(f"{name}.state", before, transitions.STAGES[stage]["working"])
         return entry
 
-    def _state_diff(self, name, before, after):
-        return Plan([Change(f"{name}.state", before, after)]).diff()
+    @staticmethod
+    def _diff(thing, before, after):
+        return Plan([Change(thing, before, after)]).diff()
 
     def _numbers(self, name):
         """The attempt and fencing number of a node of the bulk form come from its own variables."""
@@ -115,13 +119,23 @@ class ActionModule(RegistryAction):
     def _finish(self, name):
         if self.check_mode:
             # Begin wrote nothing in check mode, so there is no attempt to end; what would follow depends on work that was not done.
-            return {"name": name, "changed": True}
+            outcome = self.params["to_state"] or self.params["outcome"]
+            return {
+                "name": name,
+                "changed": True,
+                "diff": self._diff(f"{name}.attempt", "under way", f"ended: {outcome}"),
+            }
         attempt, fencing = self._numbers(name)
         stage = transitions.STAGES[self.registry.attempt(attempt)["stage"]]
         new = self.registry.finish(
             name, attempt, fencing, self.params["outcome"], self.actor, self.params["reason"], self.params["to_state"]
         )
-        return {"name": name, "changed": True, "node_state": new, "diff": self._state_diff(name, stage["working"], new)}
+        return {
+            "name": name,
+            "changed": True,
+            "node_state": new,
+            "diff": self._diff(f"{name}.state", stage["working"], new),
+        }
 
     def _transition(self, name):
         new = self.params["to_state"]
@@ -130,7 +144,7 @@ class ActionModule(RegistryAction):
         if node["state"] == new:
             return {"name": name, "changed": False, "node_state": new}
         self.registry.transition(name, wanted, new, self.actor, self.params["reason"], check=self.check_mode)
-        return {"name": name, "changed": True, "node_state": new, "diff": self._state_diff(name, wanted, new)}
+        return {"name": name, "changed": True, "node_state": new, "diff": self._diff(f"{name}.state", wanted, new)}
 
     def _tell_ansible(self, name, entry):
         """Put the outcome into the running inventory."""
