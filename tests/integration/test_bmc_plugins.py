@@ -52,7 +52,8 @@ class Controller:
                 "bmc_credential": "factory",
                 "bmc_fingerprint": bmc.fingerprint,
             }
-            self.registry.save_node(bmc.serial, "test", state="manageable", name=bmc.name, bmc_address=bmc.address)
+            there = {"bmc_address": bmc.address, "bmc_port": bmc.port}
+            self.registry.save_node(bmc.serial, "test", state="manageable", name=bmc.name, **there)
         far = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         inventory = {"nodes": {"hosts": hosts}, "gateways": {"hosts": {"gateway": far}}}
         (directory / "hosts.yml").write_text(yaml.safe_dump(inventory))
