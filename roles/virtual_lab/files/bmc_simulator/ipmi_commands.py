@@ -63,6 +63,12 @@ def users(node: Node) -> list[dict[str, Any]]:
     ]
 
 
+def _account(node: Node, identity: str) -> dict[str, Any]:
+    """An account as the write log compares it, in Redfish's words."""
+    account = node.accounts.get(identity)
+    return {"UserName": account.username, "RoleId": account.role, "Enabled": account.enabled} if account else {}
+
+
 def carry_out(node: Node, message: dict[str, Any]) -> int:
     """A write that came by IPMI: journalled like the ones that came by Redfish. Returns an IPMI completion code."""
     from . import resources  # not at the top: pyghmi's process needs only the commands
@@ -78,9 +84,14 @@ def carry_out(node: Node, message: dict[str, Any]) -> int:
     elif what == "bmc":
         node.restart_bmc()
     elif what == "user":
-        code = node.ipmi_user(detail, str(message["uid"] - 1), message.get("value", ""))
+        identity = str(message["uid"] - 1)
+        before = _account(node, identity)
+        code = node.ipmi_user(detail, identity, message.get("value", ""))
+        changes = differences(before, _account(node, identity))
     if message["what"] != "user:test":
-        entry = {"body": message["values"], "changes": changes} if "values" in message else {}
+        entry = {"body": message["values"]} if "values" in message else {}
+        if changes:
+            entry["changes"] = changes
         node.requests.append(
             method="IPMI", path=message["what"], account=message.get("account"), status=code, via="ipmi", **entry
         )

@@ -89,6 +89,7 @@ def test_an_operator_is_no_administrator(shared):
     assert power == {"powerstate": "off"} and refused["code"] == 0xD4
     assert ipmi([bmc], disable)[0][0]["code"] == 0
     assert [row["enabled"] for row in shared.state(bmc.name)["accounts"]] == [False, True]
+    assert shared.requests(bmc.name)[-1]["changes"] == [{"pointer": "/Enabled", "before": True, "after": False}]
 
 
 def test_a_suite_that_is_switched_off(shared):
