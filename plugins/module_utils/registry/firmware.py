@@ -37,7 +37,7 @@ class Firmware:
     """Mixed into Registry; `self._db` is the Database."""
 
     def firmware_plan(self, node):
-        """The open or parked plan of a node with its steps, or None. """
+        """The open or parked plan of a node with its steps, or None."""
         with self._db.read() as connection:
             row = nodes.find(connection, node)
             found = self._open_plan(connection, row["serial"])
