@@ -153,7 +153,8 @@ def test_bad_places(path):
 def test_profiles_and_faults_are_those_of_the_instruments_and_of_the_simulator():
     files = pathlib.Path(__file__).resolve().parents[5] / "roles/lab_instruments/files"
     assert {path.stem for path in files.glob("profiles/*.profile")} == set(GPU_PROFILES)
-    assert {name: profile.count for name, profile in hardware.GPU_PROFILES.items()} == GPU_PROFILES
+    # the simulator knows more of them: its fleet needs no instruments on a node
+    assert {name: hardware.GPU_PROFILES[name].count for name in GPU_PROFILES} == GPU_PROFILES
     assert set(re.findall(r"gpu\[0-9\]_([a-z_]+)", (files / "setup").read_text())) == set(FAULT_KINDS)
 
 
