@@ -48,7 +48,7 @@ class Server(FakeBmc):
     users = {1: ['', '', 15, False], 2: ['admin', 'password', 4, True], 3: ['', '', 15, False]}
     def handle_raw_request(self, request, session):
         netfn, command, data = request['netfn'], request['command'], bytes(bytearray(request['data']))
-        if netfn == 0x0A:
+        if netfn == 0x0A and command in (0x40, 0x42, 0x43, 0x47):  # not the FRU, which is asked for there too
             return self.log(command, data, session)
         if netfn != 6 or command not in (0x43, 0x44, 0x45, 0x46, 0x47):
             return super().handle_raw_request(request, session)
