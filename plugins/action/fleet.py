@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls  # noqa: F401  loaded before the fork
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import fleet as door
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import sinks, summary, targets
@@ -31,6 +31,7 @@ IPMI_AT_ONCE = 32
 MOST_WARNINGS = 10
 
 tls.warm()
+LOADED = (ipmi, redfish)  # before the fork, so that no worker pays for their imports
 
 
 class ActionModule(RegistryAction):

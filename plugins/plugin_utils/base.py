@@ -176,6 +176,6 @@ class RegistryAction(ActionBase):
             result["add_host"] = {"host_name": name, "groups": list(groups), "host_vars": dict(variables or {})}
 
     @staticmethod
-    def planned(plan, /, **extra):
+    def planned(what, **extra):
         """The result of a Plan: changed and diff from one object."""
-        return redact({"changed": plan.changed, "diff": plan.diff()}) | extra
+        return redact({"changed": what.changed, "diff": what.diff()}) | extra

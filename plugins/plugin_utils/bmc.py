@@ -4,7 +4,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls  # noqa: F401  loaded before the fork
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.redact import Redactor
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import bmc as door
@@ -22,6 +22,7 @@ FROM_HOST = (
 )
 
 tls.warm()
+LOADED = (ipmi, redfish)  # before the fork, so that no worker pays for their imports
 
 
 class BmcAction(RegistryAction):

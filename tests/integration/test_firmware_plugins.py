@@ -86,7 +86,7 @@ class Controller:
         command = [sys.executable, "-m", "ansible.cli.playbook", "-i", str(self.directory / "registry.aicluster.yml")]
         command += [str(playbook), "-e", json.dumps(options), *arguments]
         done = subprocess.run(
-            command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=300
+            command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=300, check=False
         )
         text = done.stdout + done.stderr
         recap = re.findall(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)\s+unreachable=\d+\s+failed=(\d+)", text, re.MULTILINE)

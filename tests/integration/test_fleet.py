@@ -15,7 +15,9 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "unit"))
-import conftest  # noqa: E402, F401  makes the checkout and the simulator importable
+import conftest  # noqa: E402  makes the checkout and the simulator importable
+
+assert conftest.ROOT == ROOT
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry  # noqa: E402
 from bmc_simulator import testing  # noqa: E402
@@ -95,6 +97,7 @@ class Controller:
             [str(pathlib.Path(sys.executable).with_name(command[0])), *command[1:], *arguments],
             env=self.environment,
             cwd=self.directory,
+            check=False,
             capture_output=True,
             text=True,
             timeout=300,

@@ -7,7 +7,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "unit"))
-import conftest  # noqa: F401  makes the collection importable
+import conftest  # makes the collection importable
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import BaremetalError
@@ -18,6 +18,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.registry impor
 
 
 def main():
+    assert conftest.ROOT
     config = json.load(sys.stdin)
     options = firmware.Options(**{**config.get("options", {}), "limits": Limits(**config["limits"])})
     with open_registry(config["registry"]) as registry:

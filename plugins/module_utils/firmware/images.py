@@ -90,7 +90,8 @@ class Store:
         handle, unfinished = tempfile.mkstemp(dir=self.cache, prefix=".fetching-")
         try:
             context = ssl.create_default_context(cafile=self._ca_path)
-            with os.fdopen(handle, "wb") as out, urllib.request.urlopen(url, timeout=60, context=context) as answer:
+            opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+            with os.fdopen(handle, "wb") as out, opener.open(url, timeout=60) as answer:
                 while True:
                     block = answer.read(BLOCK)
                     if not block:

@@ -311,7 +311,7 @@ class FleetFront:
         protocol = FleetIpmi(self.node) if wanted == "no" else asyncio.DatagramProtocol()
         place = (bmc["address"], bmc["ipmi_port"])
         try:
-            self._ipmi, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+            self._ipmi, _protocol = await asyncio.get_running_loop().create_datagram_endpoint(
                 lambda: protocol, local_addr=place
             )
         except OSError as error:
@@ -336,7 +336,7 @@ class FleetFront:
         self._socket = listener
 
     def _accept(self) -> None:
-        for _ in range(BACKLOG):
+        for _turn in range(BACKLOG):
             try:
                 connection, _peer = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

@@ -91,14 +91,14 @@ class FleetIpmi(Commands, asyncio.DatagramProtocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
-    def datagram_received(self, data: bytes, address: Any) -> None:
+    def datagram_received(self, data: bytes, addr: Any) -> None:
         if data[:4] != RMCP or len(data) < 10:
             return
         delay = self.node.behaviour.delay_s
         if delay:
-            asyncio.get_running_loop().call_later(delay, self._receive, data, address)
+            asyncio.get_running_loop().call_later(delay, self._receive, data, addr)
         else:
-            self._receive(data, address)
+            self._receive(data, addr)
 
     def _receive(self, data: bytes, address: Any) -> None:
         try:

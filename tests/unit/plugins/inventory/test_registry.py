@@ -60,7 +60,7 @@ def test_a_database_error_is_said_once(tmp_path, monkeypatch, lines, words):
     plugin._load_name = plugin._redirected_names = None
     plugin._read_config_data = lambda _path: None
     options = {"registry": lines.split(": ")[1], "known_hosts": str(tmp_path / "known"), "states": None}
-    plugin.get_option = lambda name: options.get(name)
+    plugin.get_option = options.get
     last = []
     monkeypatch.setattr(registry, "say_last", last.append)
     with pytest.raises(AnsibleParserError) as seen:

@@ -101,7 +101,7 @@ def test_the_monitor_ends_and_the_task_says_how():
         start=(202, task("New"), {"Location": MONITOR}),
     )
     assert outcome.state == "failed" and outcome.messages == ["verification of the image failed"]
-    with serving({}) as (unused2, where), connect(where) as client, pytest.raises(errors.Refused) as caught:
+    with serving({}) as served, connect(served[1]) as client, pytest.raises(errors.Refused) as caught:
         tasks.require(client, outcome, "update")
     assert (
         caught.value.code == "task_failed"
@@ -130,7 +130,7 @@ def test_a_vanished_task_is_decided_by_what_it_was_to_change():
     assert outcome.state == "gone" and outcome.percent == 90
     outcome, unused = run(answers, verify=lambda: False, seconds=1)
     assert outcome.state == "gone"
-    with serving({}) as (unused2, where), connect(where) as client, pytest.raises(errors.Refused) as caught:
+    with serving({}) as served, connect(served[1]) as client, pytest.raises(errors.Refused) as caught:
         tasks.require(client, outcome, "update")
     assert caught.value.code == "task_gone"
 

@@ -77,19 +77,9 @@ class Node:
 
 
 def step(**more):
-    fields = {"path": "nic", "psid": [PSID], "to_version": "2.0", "inventory": ["0000:18:00.0"], "oem": None, **more}
-    return Step(
-        1,
-        1,
-        "nic",
-        fields.pop("inventory"),
-        "1.0",
-        fields.pop("to_version"),
-        {"path": "/i.bin"},
-        "host_reboot",
-        "",
-        **fields,
-    )
+    inventory, to_version = more.pop("inventory", ["0000:18:00.0"]), more.pop("to_version", "2.0")
+    fields = {"path": "nic", "psid": [PSID], "oem": None, **more}
+    return Step(1, 1, "nic", inventory, "1.0", to_version, {"path": "/i.bin"}, "host_reboot", "", **fields)
 
 
 def test_the_interface_is_the_port():

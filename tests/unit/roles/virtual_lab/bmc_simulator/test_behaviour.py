@@ -22,7 +22,11 @@ def test_every_default_is_a_valid_value():
         ("two_systems", True, "hgx_first"),
         ("two_systems", False, "no"),
         ("unreachable", True, "refuse"),
-        ("accept_and_do_nothing", True, ["power", "boot", "bios", "account", "media", "update", "volume", "settings", "certificate"]),
+        (
+            "accept_and_do_nothing",
+            True,
+            ["power", "boot", "bios", "account", "media", "update", "volume", "settings", "certificate"],
+        ),
         ("accept_and_do_nothing", "power", ["power"]),
         ("answer_lost_after_post", True, -1),
     ],
@@ -74,7 +78,10 @@ def test_the_documented_table_is_the_table():
 
 def test_the_table_says_what_each_switch_takes():
     rows = {row.split("`")[1]: row for row in as_markdown()}
-    assert "list of power, boot, bios, account, media, update, volume, settings, certificate (true: all of them)" in rows["accept_and_do_nothing"]
+    assert (
+        "list of power, boot, bios, account, media, update, volume, settings, certificate (true: all of them)"
+        in rows["accept_and_do_nothing"]
+    )
     assert "| seconds, 0 or more |" in rows["power_lag_s"] and "| number, whole, 0 or more |" in rows["busy_every_n"]
     for name, switch in SWITCHES.items():
         assert all(choice in rows[name] for choice in switch.choices), name

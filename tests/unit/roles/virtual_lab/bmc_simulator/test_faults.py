@@ -65,7 +65,7 @@ def test_sessions_taken(bmc, fault):
 
 def test_lockout_after(bmc, fault):
     fault(lockout_after=2, lockout_s=0.5)
-    for _ in range(2):
+    for _turn in range(2):
         ask(bmc, "GET", S, password="wrong")
     assert ask(bmc, "GET", S).status == 401
     time.sleep(0.6)
@@ -109,7 +109,7 @@ def test_a_slow_path(bmc, fault):
 
 def test_a_client_that_does_not_wait_leaves_nothing_in_flight(shared, bmc, fault):
     fault(slow_path="/FirmwareInventory$", slow_s=60)
-    for _ in range(3):
+    for _turn in range(3):
         with pytest.raises(TimeoutError):
             ask(bmc, "GET", f"{UPDATE}/FirmwareInventory", timeout=1.0)
         time.sleep(1.5)
