@@ -85,9 +85,10 @@ def test_a_database_error_is_said_once(tmp_path, monkeypatch, lines, words):
 def test_a_registry_that_is_not_ready_is_no_silent_empty_inventory(tmp_path, monkeypatch, version, books, outcome):
     path = tmp_path / "registry.db"
     if version:
-        with contextlib.closing(sqlite3.connect(path)) as old, old:
+        with contextlib.closing(sqlite3.connect(path)) as old:
             old.execute("CREATE TABLE alembic_version (version_num TEXT)")
             old.execute("INSERT INTO alembic_version VALUES (?)", (version,))
+            old.commit()
     said = []
     monkeypatch.setattr(registry.display, "warning", said.append)
     monkeypatch.setattr(registry.context, "CLIARGS", {"args": books})

@@ -241,7 +241,7 @@ def runs(wire):
         {"secure_boot": True},
         {"event_destinations": [{"destination": "https://192.0.2.9/"}]},
     ):
-        yield f"settings {' '.join(option)}", lambda option=option: operations.settings(where, option, check=True)
+        yield f"settings {list(option)[0]}", lambda option=option: operations.settings(where, option, check=True)
 
 
 # tree: operations that this BMC does not offer; everything else must give a plan

@@ -9,7 +9,10 @@ import pytest
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import update
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
-from .test_corpus import ARCHIVE, Recorded, trees  # noqa: F401  a fixture
+from . import test_corpus
+from .test_corpus import ARCHIVE, Recorded
+
+trees = test_corpus.trees  # a fixture
 
 pytestmark = [
     pytest.mark.skipif(not ARCHIVE.exists(), reason="the corpus is not here (AICLUSTER_CORPUS)"),
@@ -38,7 +41,7 @@ class OnTree(update.RedfishUpdater):
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_what_a_real_bmc_offers(trees, name):  # noqa: F811
+def test_what_a_real_bmc_offers(trees, name):
     if name not in trees:
         pytest.skip(f"{name} is not in this corpus")
     ways, rows = TREES[name]
@@ -51,7 +54,7 @@ def test_what_a_real_bmc_offers(trees, name):  # noqa: F811
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_spoiled_resources_are_never_a_traceback(trees, name):  # noqa: F811
+def test_spoiled_resources_are_never_a_traceback(trees, name):
     if name not in trees:
         pytest.skip(f"{name} is not in this corpus")
     keep = ("UpdateService", "TaskService", "Managers", "Systems", "Chassis")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -119,8 +120,15 @@ class Site:
             "limits": QUICK,
             "options": options,
         }
+        # a controller of its own: what this process says of itself to the programs that it starts is not for it
+        environment = {key: value for key, value in os.environ.items() if key != "AICLUSTER_CONTROLLER_PID"}
         child = subprocess.Popen(
-            [sys.executable, str(RUN)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, str(RUN)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         child.stdin.write(json.dumps(config))
         child.stdin.close()

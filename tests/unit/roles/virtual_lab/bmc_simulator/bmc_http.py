@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import ssl
 import warnings
 
+# Second number of the loopback addresses that a test process gives to its fleets: test processes side by side must not meet.
+WORKER = 21 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
 S = "/redfish/v1/Systems/1"
 RESET = f"{S}/Actions/ComputerSystem.Reset"
 CONTEXT = ssl.create_default_context()

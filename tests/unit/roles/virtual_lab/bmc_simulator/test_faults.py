@@ -10,7 +10,7 @@ import ssl
 import time
 
 import pytest
-from bmc_http import CONTEXT, RESET, S, ask
+from bmc_http import CONTEXT, RESET, WORKER, S, ask
 
 from bmc_simulator.behaviour import check_value
 from bmc_simulator.faults import FAULTS
@@ -26,7 +26,7 @@ UPDATE = "/redfish/v1/UpdateService"
 @pytest.fixture(scope="module")
 def shared():
     quick = {"power_lag_s": 0.02, "task_seconds": 0.2, "manager_reset_s": 0.2}
-    with fleet(count=60, address="127.21.11.1", behaviour=quick) as running:
+    with fleet(count=60, address=f"127.{WORKER}.11.1", behaviour=quick) as running:
         running.unused = iter(running.bmcs)
         yield running
 

@@ -7,7 +7,7 @@ import http.client
 import time
 
 import pytest
-from bmc_http import S, ask
+from bmc_http import WORKER, S, ask
 
 from bmc_simulator import firmware
 from bmc_simulator.testing import firmware_image, fleet
@@ -27,7 +27,7 @@ PARTS = {
 @pytest.fixture(scope="module")
 def shared():
     quick = {"power_lag_s": 0.02, "task_seconds": 0.1, "manager_reset_s": 0.2, "aux_power_reset": True}
-    with fleet(count=20, address="127.21.9.1", behaviour=quick, components=PARTS) as running:
+    with fleet(count=20, address=f"127.{WORKER}.9.1", behaviour=quick, components=PARTS) as running:
         running.unused = iter(running.bmcs)
         yield running
 

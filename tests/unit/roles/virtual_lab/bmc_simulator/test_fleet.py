@@ -10,14 +10,14 @@ import stat
 import time
 
 import pytest
-from bmc_http import S, ask
+from bmc_http import WORKER, S, ask
 
 from bmc_simulator.fleet import Fleet
 from bmc_simulator.schema import SchemaError
 from bmc_simulator.testing import fleet
 
 # away from the addresses of a fleet that somebody runs by hand
-FIRST = "127.21.7.1"
+FIRST = f"127.{WORKER}.7.1"
 
 
 @pytest.fixture(scope="module")

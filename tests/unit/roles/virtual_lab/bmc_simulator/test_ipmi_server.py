@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from bmc_http import RESET, S, ask
+from bmc_http import RESET, WORKER, S, ask
 
 from bmc_simulator.testing import fleet
 
@@ -36,7 +36,7 @@ def shared():
         {"username": "operator", "password": "operator-secret", "role": "Operator"},
     ]
     quick = {"power_lag_s": 0.02}
-    with fleet(count=200, address="127.21.13.1", behaviour=quick, ipmi=True, accounts=accounts) as running:
+    with fleet(count=200, address=f"127.{WORKER}.13.1", behaviour=quick, ipmi=True, accounts=accounts) as running:
         yield running
 
 

@@ -8,7 +8,7 @@ import socket
 import ssl
 
 import pytest
-from bmc_http import CONTEXT, RESET, S, ask
+from bmc_http import CONTEXT, RESET, WORKER, S, ask
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
@@ -26,7 +26,7 @@ CHASSIS = "/redfish/v1/Chassis/1"
 @pytest.fixture(scope="module")
 def shared():
     quick = {"power_lag_s": 0.02}
-    with fleet(count=20, address="127.21.15.1", behaviour=quick, ipmi=True) as running_fleet:
+    with fleet(count=20, address=f"127.{WORKER}.15.1", behaviour=quick, ipmi=True) as running_fleet:
         running_fleet.unused = iter(running_fleet.bmcs)
         yield running_fleet
 
