@@ -155,7 +155,7 @@ LIKE_A_WORKER = (
 )
 def test_session_is_deleted_on_a_signal(bmc, there, first, number, status, waiting, wire):
     """In the middle of a wait or of a request: the process ends as it would have, the session does not stay."""
-    bmc.set_behaviour("gpu01", slow_path=".*/Memory", slow_s=20)
+    bmc.set_behaviour("gpu01", slow_path=".*/Memory", slow_s=60)
     unit = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
     code = textwrap.dedent(
         f"""
@@ -179,7 +179,7 @@ def test_session_is_deleted_on_a_signal(bmc, there, first, number, status, waiti
         assert open_sessions(bmc) == 1
         time.sleep(0.3)
         child.send_signal(number)
-        found = child.wait(10)
+        found = child.wait(40)
         assert found == status if status is not None else found != 0
     finally:
         child.kill()
