@@ -231,6 +231,7 @@ def test_a_run_that_is_stopped_leaves_no_session_behind(controller, number):
         env=controller.environment,
         stdout=(controller.directory / "output.log").open("w"),
         stderr=subprocess.STDOUT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background has it ignored
     )
     try:
         try:

@@ -159,7 +159,8 @@ def test_session_is_deleted_on_a_signal(bmc, there, first, number, status, waiti
     unit = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
     code = textwrap.dedent(
         f"""
-        import sys, time
+        import signal, sys, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has it ignored
         sys.path[:0] = {[unit, *sys.path]!r}
         import conftest
         from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from bmc_http import ask
+from bmc_http import WORKER, ask
 
 from bmc_simulator import profiles
 from bmc_simulator.testing import fleet
@@ -18,7 +18,7 @@ MODERN = [name for name in profiles.names() if name != "x10"]
 def shared():
     quick = {"power_lag_s": 0.02, "redirect_slash": False}
     groups = [
-        {"count": 4, "profile": name, "prefix": name, "address": f"127.22.{index}.1", "behaviour": quick}
+        {"count": 4, "profile": name, "prefix": name, "address": f"127.{WORKER + 20}.{index}.1", "behaviour": quick}
         for index, name in enumerate(profiles.names())
     ]
     with fleet(groups=groups) as running:
