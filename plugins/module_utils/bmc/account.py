@@ -338,15 +338,20 @@ def _verify_account(client, endpoint, collection, username, password, role, enab
         else None
     )
     if rest is None or rest.changed:
-        raise Refused(
-            "the BMC accepted the change of the account but does not show it",
-            host=endpoint.label,
-            thing=f"account {username}",
-            wanted=plan.summary(),
-            seen="no such account" if found is None else f"role {found['role']}, enabled {found['enabled']}",
-            next_step="look at the account on the BMC itself",
-            code="accepted_not_moved",
-        )
+        raise _not_shown(endpoint, username, plan, found, "look at the account on the BMC itself")
+
+
+def _not_shown(endpoint, username, plan, found, next_step):
+    """The error of a write that the BMC took and that the account, read again, does not have."""
+    return Refused(
+        "the BMC accepted the change of the account but does not show it",
+        host=endpoint.label,
+        thing=f"account {username}",
+        wanted=plan.summary(),
+        seen="no such account" if found is None else f"role {found['role']}, enabled {found['enabled']}",
+        next_step=next_step,
+        code="accepted_not_moved",
+    )
 
 
 def _await_login(endpoint, username, password, deadline):
@@ -433,15 +438,7 @@ def _ipmi_account(
         found = _ipmi_facts(fresh.read_user(username))
     rest = plan_account(username, found, state, None, role, enabled, "on_create", None) if found else None
     if (state == "absent") != (found is None) or (rest is not None and rest.changed):
-        raise Refused(
-            "the BMC accepted the change of the account but does not show it",
-            host=endpoint.label,
-            thing=f"account {username}",
-            wanted=plan.summary(),
-            seen="no such account" if found is None else f"role {found['role']}, enabled {found['enabled']}",
-            next_step="use Redfish for accounts of this BMC",
-            code="accepted_not_moved",
-        )
+        raise _not_shown(endpoint, username, plan, found, "use Redfish for accounts of this BMC")
     return result
 
 
