@@ -92,6 +92,20 @@ def node_config(number: int = 1, lab: str = "test", **changes: Any) -> dict[str,
 firmware_image = make_image
 
 
+def _bmc(entry: dict[str, Any], account: dict[str, Any]) -> Bmc:
+    return Bmc(
+        entry["name"],
+        entry["serial"],
+        entry["address"],
+        entry["port"],
+        entry["ipmi_port"],
+        account["username"],
+        account["password"],
+        entry["fingerprint"],
+        f"http{'s' if entry['tls'] else ''}://{entry['address']}:{entry['port']}",
+    )
+
+
 class Lab:
     """A running simulator: its BMCs by name, and its control socket."""
 
@@ -102,20 +116,7 @@ class Lab:
     @property
     def bmcs(self) -> list[Bmc]:
         accounts = {node["name"]: node["bmc"]["accounts"][0] for node in self.config["nodes"]}
-        return [
-            Bmc(
-                entry["name"],
-                entry["serial"],
-                entry["address"],
-                entry["port"],
-                entry["ipmi_port"],
-                accounts[entry["name"]]["username"],
-                accounts[entry["name"]]["password"],
-                entry["fingerprint"],
-                f"http{'s' if entry['tls'] else ''}://{entry['address']}:{entry['port']}",
-            )
-            for entry in self.control.call("nodes")
-        ]
+        return [_bmc(entry, accounts[entry["name"]]) for entry in self.control.call("nodes")]
 
     def __getitem__(self, name: str) -> Bmc:
         return next(bmc for bmc in self.bmcs if bmc.name == name)
@@ -176,20 +177,7 @@ class FleetLab(Lab):
     @functools.cached_property
     def bmcs(self) -> list[Bmc]:
         account = (self.config.get("accounts") or [{"username": USERNAME, "password": PASSWORD}])[0]
-        return [
-            Bmc(
-                entry["name"],
-                entry["serial"],
-                entry["address"],
-                entry["port"],
-                entry["ipmi_port"],
-                account["username"],
-                account["password"],
-                entry["fingerprint"],
-                f"http{'s' if entry['tls'] else ''}://{entry['address']}:{entry['port']}",
-            )
-            for entry in self.endpoints
-        ]
+        return [_bmc(entry, account) for entry in self.endpoints]
 
     @property
     def endpoints(self) -> list[dict[str, Any]]:
