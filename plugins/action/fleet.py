@@ -60,6 +60,7 @@ class ActionModule(RegistryAction):
                 "pause": {"type": "float", "default": 0.0},
             },
         },
+        "note_power_on": {"type": "bool", "default": False},
         "output": {"type": "path"},
         "record": {"type": "bool", "default": False},
         "progress": {"type": "float", "default": 10.0},
@@ -88,6 +89,7 @@ class ActionModule(RegistryAction):
         for host, error in targets.shared(values, keys).items():
             results[host] = error.as_result()
         jobs = self._jobs(operation, values, keys, rules, results)
+        notes = self._notes(values) if params["note_power_on"] and not self.check_mode else {}
         secrets = self._secrets(values, later)
         del values
         watch = Watch()
@@ -96,7 +98,7 @@ class ActionModule(RegistryAction):
         def call(job, seconds, before_write):
             own = self._params(job.host, job.params, operation, options, later, secrets)
             check, diff = self.check_mode, bool(self._task.diff)
-            return door.call(operation, own, job.host, seconds, check, diff, before_write, watch)
+            return door.call(operation, own, job.host, seconds, check, diff, before_write, watch, notes.get(job.host))
 
         self._run_jobs(operation, jobs, call, watch, pacers, results)
         diff = summary.joined_diff(results)
@@ -151,6 +153,14 @@ class ActionModule(RegistryAction):
                 raise errors.InvalidInput(
                     "this limit makes no sense", thing=key, wanted="more than 0", seen=value, next_step="correct it"
                 )
+        if self.params["note_power_on"] and self.params["operation"] != "start":
+            raise errors.InvalidInput(
+                "only a start can be noted in the boot timeline",
+                thing="note_power_on",
+                wanted="operation start",
+                seen=self.params["operation"],
+                next_step="leave note_power_on out",
+            )
         if self.params["output"]:
             places.require_writable(self.params["output"], "output")
         return rules
@@ -229,6 +239,22 @@ class ActionModule(RegistryAction):
                 )
             )
         return jobs
+
+    def _notes(self, values):
+        """{host: what writes its start into the boot timeline, once}, for the hosts inside an attempt."""
+        found = {}
+        for host, own in values.items():
+            if own["attempt"] is not None and own["fencing"] is not None:
+                found[host] = functools.partial(self._note_power_on, host, int(own["attempt"]), int(own["fencing"]), [])
+        return found
+
+    def _note_power_on(self, host, attempt, fencing, noted):
+        if noted:
+            return  # a power cycle is two writes and one start
+        # The step call checks the fence in the same transaction: an old controller leaves no event.
+        self.registry.step(host, attempt, fencing, "boot:power_on")
+        self.registry.boot_event(host, attempt, "power_on", None, "controller")
+        noted.append(True)
 
     @staticmethod
     def _params(host, own, operation, options, later, secrets):
@@ -384,6 +410,10 @@ class ActionModule(RegistryAction):
         """Tell fleet_failures which hosts to fail: in a variable of the batch's first host, beside what is there from an earlier task of this run."""
         if not found["failing"]:
             return
+        if len(found["failing"]) == len(found["reasons"]):
+            # All that were asked failed: one of the play's others keeps the run alive (a later batch of `serial`, a host that was not chosen).
+            others = plain(self.task_vars.get("ansible_play_hosts") or [])
+            found["failing"] += [host for host in others if host not in found["reasons"]][:1]
         before = self.variable(MARK) or {}
         known = {
             "failing": list(dict.fromkeys([*(before.get("failing") or []), *found["failing"]])),

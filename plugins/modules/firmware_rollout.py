@@ -14,13 +14,11 @@ description:
   - When more than O(max_fail_percentage) of the nodes have failed, which a health that got worse counts as, no further node is begun. Those under way go on.
     A node that waits for a reset by hand does not count as failed here.
   - Nodes of one chassis (the host variable C(aicluster_siblings)) are done one after the other.
-  - Runs once for all hosts and reads each host's variables inside; O(ignore:when) on the task is refused.
-  - Does not fail for what happens with single nodes. Make it the last task of its play and import the playbook C(aicluster.baremetal.fleet_failures) after it,
-    which fails exactly the nodes that did not get there.
+  - Runs once for all hosts and reads each host's variables inside. Does not fail for what happens with single nodes.
 extends_documentation_fragment:
   - aicluster.baremetal.firmware
+  - aicluster.baremetal.fleet.rollout
   - aicluster.baremetal.registry
-  - aicluster.baremetal.registry.attributes
 options:
   names:
     description:
@@ -49,31 +47,11 @@ options:
       - How many nodes of one group may be under way at once, as a number or as a percentage of the group's nodes in this run. At least one.
     type: str
     default: 25%
-  concurrency:
-    description:
-      - How many nodes may be under way at once altogether. Each may be sending an image.
-    type: int
-    default: 16
-  canary:
-    description:
-      - How many nodes are brought to their end before the others begin. V(0) for none.
-    type: int
-    default: 1
-  max_fail_percentage:
-    description:
-      - Share of the nodes that may fail before no further one is begun. By default the first failure ends the rollout.
-    type: float
-    default: 0.0
   node_timeout:
     description:
       - Seconds that one node may take. What is under way then is found by the next run.
     type: float
     default: 14400.0
-  progress:
-    description:
-      - Seconds between two lines about the progress. V(0) for none.
-    type: float
-    default: 30.0
 """
 
 EXAMPLES = r"""

@@ -20,19 +20,26 @@ description:
   - Two hosts with the same BMC both fail and nothing is sent to it, unless C(bmc_system_id) names another system for each.
   - At one BMC there is never more than one request at a time. Sessions are deleted on every way out, also when the run is interrupted.
 extends_documentation_fragment:
+  - aicluster.baremetal.fleet
   - aicluster.baremetal.registry
 options:
   operation:
     description:
-      - What to do. The name of a C(bmc_*) module without C(bmc_), or V(health), a gate over what the BMC says of its server's health.
-      - A host passes V(health) only when everything that was asked for was said and is accepted. Nothing said is the outcome C(could_not_test), and fails.
+      - What to do. The name of a C(bmc_*) module without C(bmc_), or one of the following that only this module has.
+      - V(health) is a gate over what the BMC says of its server's health. A host passes only when everything that was asked for was said and is accepted.
+        Nothing said is the outcome C(could_not_test), and fails.
+      - V(sensors) reads the sections C(power) and C(thermal) of M(aicluster.baremetal.bmc_info).
+      - V(start) sets the boot override and, when the BMC shows it, switches the server on or restarts it, so that no host waits for another in between.
     type: str
     required: true
-    choices: [account, bios, boot, firmware_info, health, info, log, power, reset, settings, virtual_media]
+    choices: [account, bios, boot, firmware_info, health, info, log, power, reset, sensors, settings, start, virtual_media]
   options:
     description:
       - The options of the operation, as in the module of that name, the same for all hosts.
       - Of V(health) they are C(accepted), a list of health words, by default V(OK), and C(power), V(on) or V(off).
+      - Of V(sensors) they are C(sections), of C(power) and C(thermal), and C(section_timeout).
+      - Of V(start) they are C(target) (required), C(once), C(mode) and C(http_uri) as in M(aicluster.baremetal.bmc_boot), and C(state), one of V(on),
+        V(reset) and V(cycle), by default V(reset), which starts a server that is off.
     type: dict
     default: {}
   options_from:
@@ -62,34 +69,19 @@ options:
       - The usual ones are C(bmc_address) and so on, C(aicluster_attempt), C(aicluster_fencing).
     type: dict
     default: {}
-  concurrency:
-    description:
-      - BMCs that are worked on at the same time. With slow BMCs more is faster; each costs about 0.1 MB of memory.
-      - At most 32 of them over IPMI, because each IPMI session is a process.
-    type: int
-    default: 200
   timeout:
     description:
-      - Seconds for one BMC. By default 1800 for V(bios), 600 for V(reset), 300 for V(power) and V(firmware_info), else 60 to 180.
+      - Seconds for one BMC. By default 1800 for V(bios), 600 for V(reset), 300 for V(power), V(start) and V(firmware_info), else 60 to 180.
     type: float
   deadline:
     description:
       - Seconds for the whole task. When they are over nothing new is started, and the hosts that are left count as not tried.
-    type: float
-  max_fail_percentage:
-    description:
-      - Stop when more than this share of the hosts has failed. Hosts whose turn had not come count as not tried. By default the run goes on.
     type: float
   max_refused_logins:
     description:
       - Stop using a credential after so many BMCs in a row refused it, because BMCs lock accounts. V(0) never stops.
     type: int
     default: 3
-  canary:
-    description:
-      - So many hosts go first. The others follow only when no more than O(max_fail_percentage) of these have failed.
-    type: int
-    default: 0
   stagger:
     description:
       - Limits for groups of hosts, such as racks or PDUs, so that not everything draws its inrush current at once. All rules apply.
@@ -117,38 +109,26 @@ options:
       - A file on the controller for the results, one line of JSON for each host. The returned results then have only the essentials, so that thousands of
         inventories are not held in memory. Made anew, readable by its owner only, and not in check mode.
     type: path
+  note_power_on:
+    description:
+      - Inside an attempt, write the event C(power_on) into the node's boot timeline immediately before O(operation=start) switches the server.
+        So a run that dies there leaves a boot that did not get anywhere, and not one that nobody knows of.
+    type: bool
+    default: false
   record:
     description:
       - Put what was read straight into the registry, inventories (V(info)) as discovery records them, judgements (V(health)) as evidence.
         A BMC that shows another serial than the node's record is an error and is not recorded.
     type: bool
     default: false
-  progress:
-    description:
-      - Seconds between the lines that say how far it is. V(0) for none.
-    type: float
-    default: 10.0
   secrets:
     description:
       - Path of the secret store. Default is the setting C(aicluster_secrets).
     type: str
-attributes:
-  action:
-    description: Runs as an action plugin in the controller. The connection to the host is never opened.
-    support: full
-  bypass_host_loop:
-    description: Runs once for all hosts of the batch.
-    support: full
-  check_mode:
-    description: Can run in check mode and say what would change, and sends nothing that changes anything.
-    support: full
-  diff_mode:
-    description: Returns what changes, each line with its host in front.
-    support: full
 notes:
-  - Use C(run_once) with C(register). Without it the registered result is a variable of the first host only.
   - Inside an attempt (host variable C(aicluster_fencing)) the registry is asked before each write whether the attempt is still current.
-  - Strategy C(free) does not know tasks of this kind.
+  - Of the BMCs that O(concurrency) allows at most 32 are worked on over IPMI, because each IPMI session is a process. With slow BMCs more at a time is faster;
+    each costs about 0.1 MB of memory.
 seealso:
   - module: aicluster.baremetal.bmc_power
   - module: aicluster.baremetal.bmc_info

@@ -61,7 +61,7 @@ class Controller:
             "AICLUSTER_BMC_GUARD": "off",
         }
 
-    def run(self, *arguments, overrides=None, when=None, **options):
+    def run(self, *arguments, overrides=None, when=None, serial=None, **options):
         """(exit status, output, the registered result or {}, hosts that a last play reached)."""
         out = self.directory / "result.json"
         out.unlink(missing_ok=True)
@@ -87,7 +87,7 @@ class Controller:
         last = {"name": "Who is left", "ansible.builtin.debug": {"msg": "left {{ inventory_hostname }}"}}
         play = {"hosts": "nodes", "gather_facts": False}
         plays = [
-            {"name": "Fleet", **play, "tasks": [task, keep]},
+            {"name": "Fleet", **play, **({"serial": serial} if serial else {}), "tasks": [task, keep]},
             {"ansible.builtin.import_playbook": "aicluster.baremetal.fleet_failures"},
             {"name": "Afterwards", **play, "tasks": [last]},
         ]
@@ -160,8 +160,55 @@ def test_exactly_the_hosts_that_failed_are_failed(controller):
     assert result["results"]["gpu02"]["error"]["code"] == "certificate_changed"
     assert result["results"]["gpu03"]["error"]["code"] == "secret_not_found"
     assert sorted(left) == ["gpu01", "gpu04"]
-    recap = dict(re.findall(r"^(gpu\d+) .*failed=(\d)", text, re.M))
-    assert recap == {"gpu01": "0", "gpu02": "1", "gpu03": "1", "gpu04": "0"}
+    assert recap(text) == {"gpu01": "0", "gpu02": "1", "gpu03": "1", "gpu04": "0"}
+
+
+def recap(text):
+    return dict(re.findall(r"^(gpu\d+) .*failed=(\d)", text, re.M))
+
+
+@pytest.mark.parametrize(
+    "bad, left",
+    [
+        (["gpu03"], ["gpu02", "gpu04"]),
+        (["gpu04"], ["gpu02", "gpu03"]),
+        # a whole batch: the one that keeps the run alive is in another batch
+        (["gpu02", "gpu03"], ["gpu04"]),
+        (["gpu03", "gpu04"], ["gpu02"]),
+    ],
+)
+def test_batches_and_a_limit(controller, bad, left):
+    """As AWX runs it: --limit, which localhost is not in, and serial."""
+    overrides = {name: {"bmc_credential": "nowhere"} for name in bad}
+    before = controller.lab.stats("gpu01").get("requests", 0)
+    status, text, _result, seen = controller.run(
+        "--limit",
+        "gpu02,gpu03,gpu04",
+        operation="info",
+        options={"sections": ["system"]},
+        overrides=overrides,
+        serial=2,
+    )
+    assert status == 2 and sorted(seen) == left, text
+    assert recap(text) == {name: str(int(name in bad)) for name in NAMES[1:]}
+    assert controller.lab.stats("gpu01").get("requests", 0) == before, "outside the limit nothing is asked"
+
+
+def test_hosts_that_were_not_chosen_go_on_when_all_chosen_ones_fail(controller):
+    status, text, result, left = controller.run(
+        operation="info", hosts=["gpu01"], overrides={"gpu01": {"bmc_credential": "nowhere"}}
+    )
+    assert status == 2 and result["failing"] == ["gpu01", "gpu02"] and sorted(left) == NAMES[1:], text
+
+
+def test_the_run_stops_at_too_many_failures_and_says_how_far_it_is(controller):
+    controller.lab.set_behaviour(delay_s=0.6)
+    options = {"operation": "health", "concurrency": 1, "progress": 0.5, "max_fail_percentage": 0, "canary": 1}
+    status, text, result, left = controller.run(overrides={"gpu01": {"bmc_credential": "nowhere"}}, **options)
+    assert status == 2 and result["failed_hosts"] == ["gpu01"] and result["not_tried_hosts"] == NAMES[1:], text
+    assert "more than 0 %" in result["results"]["gpu02"]["error"]["seen"] and left == []
+    status, text, result, _left = controller.run(operation="info", concurrency=1, progress=0.5)
+    assert status == 0 and re.search(r"fleet info: [123] of 4 \(\d+ %\), .* a second, about .* left", text), text
 
 
 def test_two_hosts_on_one_bmc(controller):

@@ -388,7 +388,7 @@ def _suite(text):
     return None if text in (None, "auto") else int(text)
 
 
-def endpoint_of(params, name=None):
+def endpoint_of(params, name=None, transport=Wire):
     """The Endpoint that the parameters of a bmc_* module describe; secrets must have been put in by now."""
     if not params.get("bmc_username"):
         raise InvalidInput(
@@ -413,7 +413,7 @@ def endpoint_of(params, name=None):
         cipher_suite=_suite(params.get("bmc_ipmi_cipher_suite")),
         system_id=params.get("system_id"),
         name=name,
-        transport=Wire,  # a fifth of the CPU time of a task for one BMC
+        transport=transport,  # Wire: a fifth of the CPU time of a task for one BMC
         **more,
     )
 

@@ -2,12 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from dataclasses import replace
+import functools
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ..bmc import operations
+from ..bmc.result import Result
 from ..bmc.wire import Wire
 from ..core.errors import InvalidInput
+from ..core.plan import Plan
 from ..core.redact import Redactor
 from ..fleet.health import health
 from . import bmc
@@ -16,18 +19,72 @@ HEALTH = {
     "accepted": {"type": "list", "elements": "str", "default": ["OK"]},
     "power": {"type": "str", "choices": ["on", "off"]},
 }
-# operation: (module whose options and function it has, or None; seconds for one BMC unless the task says so)
+SENSORS = {
+    "sections": {"type": "list", "elements": "str", "choices": ["power", "thermal"], "default": ["power", "thermal"]},
+    "section_timeout": bmc.INFO["section_timeout"],
+}
+START = {
+    **{name: bmc.BOOT[name] for name in ("http_uri", "once", "mode")},
+    "target": {**bmc.BOOT["target"], "required": True},
+    "state": {"type": "str", "choices": ["on", "reset", "cycle"], "default": "reset"},
+}
+BOOT_SECONDS = 60.0
+
+
+def _health(endpoint, params, check, before_write, before_power):
+    return health(endpoint, tuple(params["accepted"]), params["power"], params["timeout"])
+
+
+def _sensors(endpoint, params, check, before_write, before_power):
+    return bmc.MODULES["bmc_info"][1](endpoint, params, check, before_write)
+
+
+def _start(endpoint, params, check, before_write, before_power):
+    """The boot override, and when it is shown the power: one result of both. A BMC that does not take the override is not switched."""
+
+    def write_power():
+        for hook in (before_write, before_power):
+            if hook:
+                hook()
+
+    boot = operations.boot(
+        endpoint,
+        params["target"],
+        params["once"],
+        params["mode"],
+        min(BOOT_SECONDS, params["timeout"]),
+        check,
+        functools.partial(before_write, paced=False) if before_write else None,
+        http_uri=params["http_uri"],
+    )
+    power = operations.power(endpoint, params["state"], params["timeout"], check=check, fence=write_power)
+    return Result(
+        boot.changed or power.changed,
+        Plan([*boot.plan.changes, *power.plan.changes]),
+        {"boot": boot.before, **power.before},
+        {"boot": boot.after, **power.after},
+        [*boot.warnings, *power.warnings],
+        power.source,
+        power.bmc or boot.bmc,
+    )
+
+
+# Operations that no module of single BMCs has: (options, function).
+OWN = {"health": (HEALTH, _health), "sensors": (SENSORS, _sensors), "start": (START, _start)}
+# operation: (module whose options and function it has, or None for OWN; seconds for one BMC unless the task says so)
 OPERATIONS = {
     "account": ("bmc_account", 60.0),
     "bios": ("bmc_bios", 1800.0),
-    "boot": ("bmc_boot", 60.0),
+    "boot": ("bmc_boot", BOOT_SECONDS),
     "firmware_info": ("bmc_firmware_info", 300.0),
     "health": (None, 60.0),
     "info": ("bmc_info", 120.0),
     "log": ("bmc_log", 120.0),
     "power": ("bmc_power", 300.0),
     "reset": ("bmc_reset", 600.0),
+    "sensors": (None, 120.0),
     "settings": ("bmc_settings", 120.0),
+    "start": (None, 300.0),
     "virtual_media": ("bmc_virtual_media", 180.0),
 }
 SECRETS = ("bmc_password", "password", "image_password")
@@ -41,7 +98,7 @@ def option_spec(operation):
     """(argument specification, further rules) of the operation's own options; the connection is the fleet's business."""
     module = OPERATIONS[operation][0]
     if module is None:
-        return HEALTH, {}
+        return OWN[operation][0], {}
     own, _function, more = bmc.MODULES[module]
     return own, more
 
@@ -92,19 +149,22 @@ def _validated(operation, spec, more, given):
         raise InvalidInput(
             checked.error_messages[0],
             thing=f"options of {operation}",
-            wanted=f"the options of {OPERATIONS[operation][0] or 'the health gate'}",
+            wanted=f"the options of {OPERATIONS[operation][0] or operation}",
             seen=", ".join(sorted(given)) or "none",
         )
     return checked.validated_parameters
 
 
-def call(operation, params, host, seconds, check, diff, before_write, watch=None):
-    """One operation on one BMC; returns the result that the per-host module gives too. Raises BaremetalError."""
+def call(operation, params, host, seconds, check, diff, before_write, watch=None, before_power=None):
+    """One operation on one BMC; returns the result that the per-host module gives too. Raises BaremetalError.
+
+    `before_power` is called before each write of `start` that switches the server, after `before_write`.
+    """
     params = {**params, "timeout": seconds}
-    endpoint = replace(bmc.endpoint_of(params, host), transport=lambda endpoint: Wire(endpoint, watch))
+    endpoint = bmc.endpoint_of(params, host, functools.partial(Wire, watch=watch))
     module = OPERATIONS[operation][0]
     if module is None:
-        found = health(endpoint, tuple(params["accepted"]), params["power"], seconds)
+        found = OWN[operation][1](endpoint, params, check, before_write, before_power)
     else:
         found = bmc.MODULES[module][1](endpoint, params, check, before_write)
     result = found if isinstance(found, dict) else found.as_result(diff)

@@ -110,6 +110,8 @@ class Watch:
 class Engine:
     """`call(job, seconds, before_write)` does one job within `seconds` and returns its result, a dict (`failed` and `error` as BaremetalError.as_result).
 
+    It calls `before_write()` before each write, and `before_write(paced=False)` before one that draws no power and so does not count for the pacers.
+
     `deadline_s` bounds the whole run. `canary`: so many jobs run first, and the rest only when the breaker has nothing against it.
     """
 
@@ -343,7 +345,7 @@ class Engine:
             job, seconds = item
             self.watch.enter(job)
             try:
-                result = self._call(job, seconds, lambda job=job: self._before_write(job))
+                result = self._call(job, seconds, lambda paced=True, job=job: self._before_write(job, paced))
             except BaremetalError as error:
                 result = error.with_host(job.host).as_result()
             except Exception as error:  # one node's surprise must not end the run for all the others
@@ -360,11 +362,11 @@ class Engine:
             if job.told:
                 return  # another thread has taken this one's place
 
-    def _before_write(self, job):
+    def _before_write(self, job, paced=True):
         self.watch.check("a write")
         if job.fence is not None:
             job.fence()
-        if job.groups:
+        if paced and job.groups:
             self._events.put(("wrote", job, self._clock()))
 
 

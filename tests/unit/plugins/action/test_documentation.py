@@ -1,4 +1,4 @@
-# The options of an action plugin and those of its documentation are the same, with the same types, choices and defaults.
+# The options of an action plugin and those of its documentation, fragments included, are the same, with the same types, choices and defaults.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ import importlib
 import pytest
 import yaml
 
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import COMMON_ARGUMENTS
+
 PREFIX = "ansible_collections.aicluster.baremetal.plugins"
-NAMES = ("fleet", "node", "node_info", "node_lifecycle", "evidence", "hold", "registry")
+NAMES = ("fleet", "firmware_rollout", "node", "node_info", "node_lifecycle", "evidence", "hold", "registry")
+
+
+def options_of(name):
+    """As ansible-doc puts them together: what stands in the module itself goes before what a fragment says."""
+    found = yaml.safe_load(importlib.import_module(f"{PREFIX}.modules.{name}").DOCUMENTATION)
+    options = {}
+    for fragment in found.get("extends_documentation_fragment", ()):
+        file, part = [*fragment.split(".")[2:], "documentation"][:2]
+        text = getattr(importlib.import_module(f"{PREFIX}.doc_fragments.{file}").ModuleDocFragment, part.upper())
+        options.update(yaml.safe_load(text).get("options", {}))
+    return {**options, **(found.get("options") or {})}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_documentation_has_the_options_of_the_plugin(name):
     spec = importlib.import_module(f"{PREFIX}.action.{name}").ActionModule.ARGUMENT_SPEC
-    options = yaml.safe_load(importlib.import_module(f"{PREFIX}.modules.{name}").DOCUMENTATION)["options"]
-    assert set(options) == set(spec)
+    options = options_of(name)
+    assert set(options) - set(COMMON_ARGUMENTS) == set(spec) - set(COMMON_ARGUMENTS)
     for option, wanted in spec.items():
         seen = options[option]
         for key in ("type", "elements", "choices", "default", "required"):

@@ -98,6 +98,19 @@ def test_writes_are_paced_for_each_group_and_hosts_that_need_nothing_are_not():
         assert all(later - earlier > 0.35 for earlier, later in zip(times, times[2:])), times
 
 
+def test_a_write_that_draws_no_power_is_not_paced_but_fenced():
+    fenced = []
+
+    def call(job, seconds, before_write):
+        before_write(paced=False)
+        return GOOD
+
+    jobs = [Job(f"n{number}", groups=[(0, "r")], fence=lambda: fenced.append(1)) for number in range(4)]
+    begun = time.monotonic()
+    run(jobs, call, pacers=[Pacer(1, 5.0)], concurrency=4)
+    assert time.monotonic() - begun < 2 and len(fenced) == 4
+
+
 def test_the_breaker_leaves_the_rest_untried():
     called = []
 
