@@ -160,14 +160,15 @@ class Baseline:
 class _At:
     """A place in a file: takes values apart with checks, and complains with the place's name."""
 
-    def __init__(self, value, file, path=""):
-        self.value, self.file, self.path = value, file, path
+    def __init__(self, value, file, path="", line=None):
+        self.value, self.file, self.path, self.line = value, file, path, line
 
     def wrong(self, message, wanted, seen=None, next_step=None, key=None):
         where = self.path + (f".{key}" if key and self.path else key or "")
+        line = getattr(self.value, "lines", {}).get(key, self.line)
         return InvalidInput(
             message,
-            thing=f"{self.file}: {where or 'top'}",
+            thing=f"{self.file}: {f'line {line}: ' if line else ''}{where or 'top'}",
             wanted=wanted,
             seen=self.value if seen is None else seen,
             next_step=next_step or "correct the baseline file; docs/firmware.md has an example of every key",
@@ -177,7 +178,8 @@ class _At:
     def child(self, key):
         value = self.value[key]
         step = f"[{key}]" if isinstance(key, int) else f".{key}" if self.path else str(key)
-        return _At(value, self.file, self.path + step)
+        line = getattr(self.value, "lines", {}).get(key, self.line)
+        return _At(value, self.file, self.path + step, getattr(value, "line", line) if isinstance(key, int) else line)
 
     def mapping(self, known=None, required=()):
         if not isinstance(self.value, dict):
@@ -465,6 +467,12 @@ def parse(data, file="baseline", directory="."):
     return Baseline(values["name"].text(), platforms, digest, (file,))
 
 
+class _Lined(dict):
+    """A mapping that knows the line that it begins in, and those of its keys."""
+
+    line, lines = None, {}
+
+
 class _Loader(getattr(yaml, "SafeLoader", object)):
     """Safe YAML that refuses a key given twice: the second would silently win, which is one component with two owners."""
 
@@ -483,7 +491,9 @@ def _mapping(loader, node, deep=False):
                 code="baseline_invalid",
             )
         seen[key] = key_node.start_mark.line + 1
-    return loader.construct_mapping(node, deep=True)
+    found = _Lined(loader.construct_mapping(node, deep=True))
+    found.line, found.lines = node.start_mark.line + 1, seen
+    return found
 
 
 if yaml is not None:
@@ -514,13 +524,21 @@ def _load_file(path):
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(
-            "the baseline file cannot be read", thing=path, seen=error, code="baseline_invalid"
+            "the baseline file cannot be read",
+            thing=path,
+            wanted="a text file in UTF-8 that this user may read",
+            seen=getattr(error, "strerror", None) or error,
+            next_step="correct its mode or its encoding",
+            code="baseline_invalid",
         ) from None
     except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
         raise InvalidInput(
             "the baseline file is not YAML",
-            thing=path,
-            seen=" ".join(str(error).split())[:300],
+            thing=f"{path}: line {mark.line + 1}" if mark else path,
+            wanted="YAML as in docs/firmware.md",
+            seen=getattr(error, "problem", None) or " ".join(str(error).split())[:300],
+            next_step="look at the indentation, the colons and the brackets there",
             code="baseline_invalid",
         ) from None
     return parse(data, path, os.path.dirname(os.path.abspath(path)))

@@ -211,9 +211,10 @@ def plan(baseline, platform, observed, downgrade=False, only=None):
     found = FirmwarePlan(
         platform.name, baseline.name, baseline.digest, pause_s=platform.pause_s, settle_s=platform.settle_s
     )
-    goals, versions = {}, {}
+    goals, versions, owners = {}, {}, {}
     for component in platform.components.values():
         rows = rows_of(component, observed)
+        _one_owner(baseline, platform, component, rows, owners)
         running = running_version(component, rows)
         versions[component.name] = running
         if only is not None and component.name not in only:
@@ -240,6 +241,22 @@ def rows_of(component, observed):
         for row in observed
         if (row.get("path") or "bmc") == component.path and pattern.search(str(row.get("id") or ""))
     )
+
+
+def _one_owner(baseline, platform, component, rows, owners):
+    """Two patterns that differ can still mean the same device; then each would flash its own version over the other's, for ever."""
+    for row in rows:
+        place = (component.path, str(row["id"]))
+        other = owners.setdefault(place, component)
+        if other is not component:
+            raise InvalidInput(
+                "two components of the baseline want the same device",
+                thing=f"{', '.join(baseline.files) or 'baseline'}: platforms.{platform.name}.components.{component.name}.inventory",
+                wanted="one owner of each row of the inventory",
+                seen=f"{row['id']} is matched by {other.name} ({other.inventory}) and by {component.name} ({component.inventory})",
+                next_step="make one of the patterns narrower (^...$), or remove one of the components",
+                code="baseline_two_owners",
+            )
 
 
 def running_version(component, rows):

@@ -119,6 +119,26 @@ def test_refused_with_file_and_place(change, where, words):
     wrong(change, where, words)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line", "place"),
+    [
+        ('wanted: "1.20"', "wanted: 1.20", 12, "platforms.hgx.components.bmc.wanted"),
+        ("can_brick: true", "can_brik: true", 25, "platforms.hgx.components.bios.can_brik"),
+        ('via: "1.10", image', "via: 1.10, image", 18, "platforms.hgx.components.bmc.hops[0].via"),
+        ('via: "1.10", ', "", 18, "platforms.hgx.components.bmc.hops[0].via"),
+        ("        activation: host_reboot\n", "", 19, "platforms.hgx.components.bios.activation"),
+        ("requires: {bmc", "requires: {bmx", 24, "platforms.hgx.components.bios.requires.bmx"),
+    ],
+)
+def test_the_line_is_named(tmp_path, old, new, line, place):
+    path = tmp_path / "b.yml"
+    assert old in FILE
+    path.write_text(FILE.replace(old, new))
+    with pytest.raises(InvalidInput) as caught:
+        subject.load(str(path))
+    assert caught.value.thing == f"{path}: line {line}: {place}"
+
+
 def test_circle_in_requires():
     data = document(
         a=component(requires={"b": ">=2"}), b=component(requires={"c": ">=2"}), c=component(requires={"a": ">=2"})
@@ -166,7 +186,15 @@ def test_not_a_baseline(tmp_path, text):
     path.write_text(text)
     with pytest.raises(BaremetalError) as caught:
         subject.load(str(path))
-    assert str(path) in str(caught.value)
+    error = caught.value
+    assert str(path) in str(error) and error.wanted is not None and error.seen is not None and error.next_step
+
+
+def test_broken_yaml_names_the_line(tmp_path):
+    path = tmp_path / "b.yml"
+    path.write_text(FILE.replace("order: 10", "order: [10"))
+    with pytest.raises(InvalidInput, match=r"b\.yml: line 17: .*not YAML.*wanted: .*seen: .*next: "):
+        subject.load(str(path))
 
 
 def test_missing_file(tmp_path):

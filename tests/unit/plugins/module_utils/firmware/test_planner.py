@@ -109,6 +109,24 @@ def test_no_path(make):
     assert codes(found) == {"bmc": "no_path"} and found.problems
 
 
+def test_two_patterns_that_mean_one_device_are_refused(make):
+    """Different patterns, so the file alone cannot tell; the first inventory does, before anything is sent."""
+    baseline, platform = make(bmc=component(inventory="BMC"), all_bmcs=component(inventory="^(H?BMC)$", wanted="3.0"))
+    with pytest.raises(InvalidInput) as caught:
+        plan(baseline, platform, [{"id": "BMC", "version": "1.0"}])
+    assert caught.value.code == "baseline_two_owners"
+    assert "components.all_bmcs.inventory" in caught.value.thing and "BMC is matched by bmc" in caught.value.seen
+    assert plan(
+        *make(bmc=component(inventory="^BMC$"), hbmc=component(inventory="^HBMC$")), rows(BMC="1", HBMC="1")
+    ).steps
+    # the same name of a NIC and of a row of the BMC are two things
+    found = plan(
+        *make(a=component(inventory="X"), b=component(inventory="X", path="nvme")),
+        [{"id": "X", "version": "1.0"}, {"id": "X", "version": "1.0", "path": "nvme"}],
+    )
+    assert len(found.steps) == 2
+
+
 def test_not_updateable(make):
     found = plan(*make(bmc=component()), [{"id": "bmc", "version": "1.0", "updateable": False}])
     assert codes(found) == {"bmc": "not_updateable"}
