@@ -90,6 +90,8 @@ class Engine:
     def run(self):
         """Bring the plan to its end, or as far as it goes; returns an Outcome. Raises FencedOut when somebody else took the plan over."""
         self._records = {record["number"]: dict(record) for record in self._journal.steps()}
+        if any(record["pushes"] for record in self._records.values()):
+            self._last_push = self._clock()  # of an earlier life, nobody knows how long ago
         try:
             for number in range(1, len(self._plan.activations) + 1):
                 self._round(number)
@@ -123,7 +125,7 @@ class Engine:
             self._tell(f"{step.component} {step.to_version}: {new.replace('_', ' ')}")
 
     def _park(self, step, state, code, reason, next_step):
-        self._move(step, state, code=code, reason=reason)
+        self._move(step, state, code=code, reason=reason, next_step=next_step)
         raise _Stop("parked", code, f"{step.component} {step.from_version} -> {step.to_version}: {reason}", next_step)
 
     # ---- reading ------------------------------------------------------------------------------------------------------------------------------
@@ -195,7 +197,7 @@ class Engine:
                     "parked",
                     detail.get("code") or state,
                     f"{step.component} {step.from_version} -> {step.to_version}: {detail.get('reason') or state}",
-                    "remove the cause, then run again with retry",
+                    detail.get("next_step") or "remove the cause, then run again with retry",
                 )
             if state not in work:
                 return
@@ -542,14 +544,15 @@ class Engine:
         return any(now.get(name) != value for name, value in marks.items() if value is not None)
 
     def _await_others(self, waiting, activation, reason):
+        next_step = f"do the {activation}, then run again: the versions are read back"
         for step in waiting:
             if self._state(step) != "awaiting_activation":
-                self._move(step, "awaiting_activation", reason=reason, activation=activation)
+                self._move(step, "awaiting_activation", reason=reason, activation=activation, next_step=next_step)
         raise _Stop(
             "awaiting_activation",
             "awaiting_activation",
             f"{', '.join(step.component for step in waiting)}: {activation} is needed and waits: {reason}",
-            f"do the {activation}, then run again: the versions are read back",
+            next_step,
         )
 
     def _no_effect(self, activation, waiting):

@@ -9,15 +9,17 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from ..bmc import operations
+from ..bmc.discover import FACT_SECTIONS, facts_of, parts_of
 from ..bmc.update import RedfishUpdater
-from ..core.errors import BaremetalError, Conflict, InvalidInput, Refused, Unsupported
+from ..core.errors import BaremetalError, Conflict, FencedOut, InvalidInput, Refused, Unsupported
 from ..core.outcome import COULD_NOT_TEST, FAIL, PASS
 from ..firmware import planner
 from ..firmware.engine import Engine, Limits, consent_refused
 from ..firmware.images import Store
 from ..firmware.inband import WithInband
 from ..firmware.port import regressions
-from ..registry.firmware import IN_FLIGHT
+from ..registry.firmware import IN_FLIGHT, STOPPED
 
 RULE = "firmware-baseline-1"
 # States of a node in which nobody's work runs on it, so that it may be restarted.
@@ -60,6 +62,8 @@ class Options:
 # One writer at a time in this process: SQLite wakes waiting writers in no order, and on a slow disk some would wait until they give up.
 _WRITING = threading.Lock()
 LOCKED_S = 600.0
+# The firmware list alone takes minutes on some servers.
+RECORD_S = 900.0
 
 
 def written(call, *arguments, **named):
@@ -252,7 +256,8 @@ class _Run:
             host=self.row["name"],
             thing=f"firmware plan {row['id']}",
             seen=row["reason"],
-            next_step="remove the cause, then run again with retry (firmware_retry=true in the playbook)",
+            next_step=_next_of(row["steps"])
+            or "remove the cause, then run again with retry (firmware_retry_failed=true in the playbook)",
             code="parked",
         )
         return {**self._result(plan, row["steps"]), "changed": False, "state": "parked", **error.as_result()}
@@ -312,6 +317,7 @@ class _Run:
         if outcome.state != "active":
             return self._stopped(row, outcome, result)
         worse = self._after(row, port)
+        self._refresh_record(result)
         written(self.registry.end_firmware_plan, row["id"], row["claim"], "done", "; ".join(worse) or None)
         self._evidence(plan, PASS, result)
         result["msg"] = f"{plan.summary()}: done"
@@ -373,6 +379,21 @@ class _Run:
         if self.options.restore_power and before.get("power") in ("on", "off") and port.power() != before["power"]:
             (port.switch_on if before["power"] == "on" else port.switch_off)()
         return regressions(before.get("health"), port.health())
+
+    def _refresh_record(self, result):
+        """The node's record with its new versions, so that the next look of discovery finds nothing changed.
+
+        A record that cannot be refreshed is no failure of the update: discovery does it, and says so.
+        """
+        try:
+            info = operations.info(self.endpoint, FACT_SECTIONS, RECORD_S)
+            self.journal.check()
+            facts = {**(self.registry.node(self.node).get("facts") or {}), **facts_of(info)}
+            written(self.registry.save_node, self.node, self.actor, facts=facts, parts=parts_of(info))
+        except FencedOut:
+            raise
+        except BaremetalError as error:
+            result["notes"] = [*result["notes"], f"the inventory in the registry is that of before: {error}"]
 
     def _heard(self, text):
         attempt, fencing = self.attempt
@@ -436,6 +457,12 @@ class _Run:
         written(self.registry.record_evidence, self.node, self.attempt[0], [item], self.actor)
 
 
+def _next_of(records):
+    """What a person is to do, of the step that stopped; None where no step did."""
+    details = [record.get("detail") or {} for record in records if record["state"] in STOPPED]
+    return next((detail["next_step"] for detail in details if detail.get("next_step")), None)
+
+
 def _steps(plan, records):
     """The steps of a plan with what became of them, for people and for programs."""
     by_number = {record["number"]: record for record in records}
@@ -455,7 +482,8 @@ def _steps(plan, records):
                 "state": record.get("state", "planned"),
                 "pushes": record.get("pushes", 0),
                 "method": detail.get("method"),
-                "reason": detail.get("reason"),
+                # a step that was taken up again still has the reason of its first end in its record
+                "reason": detail.get("reason") if record.get("state") in STOPPED else None,
             }
         )
     return found

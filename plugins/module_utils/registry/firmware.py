@@ -29,6 +29,8 @@ STEP_STATES = {
 }
 # open: not all steps are active yet. The others have ended, but parked ones can be taken up again.
 PLAN_STATES = ("open", "parked", "done", "superseded")
+# steps that go on only when somebody has done something
+STOPPED = ("failed", "unknown", "awaiting_activation")
 IN_FLIGHT = ("pushing", "writing", "staged", "activating", "awaiting_activation")
 SILENT_S = 3600.0
 

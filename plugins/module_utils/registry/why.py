@@ -8,6 +8,7 @@ from . import audit, nodes, transitions
 from . import tables as t
 from .attempts import alive, owner_of
 from .engine import seconds_between
+from .firmware import STOPPED
 
 try:
     import sqlalchemy as sa
@@ -18,6 +19,8 @@ except ImportError:  # reported by open_registry
 # The check by which discovery tells whether the BMC lets it in: of use in every state, because every stage up to the first boot needs the BMC.
 ACCESS_CHECK = "bmc_access"
 # States whose next stage cannot even begin without the BMC: there a lost BMC is what keeps the node out, before the state itself.
+# States in which somebody may have begun an update by hand (bmc_firmware); the reason why it stopped is shown beside the state.
+PARKED_BESIDE = ("registered", "manageable", "available", "servicing")
 NEEDS_BMC = ("registered", "verifying", "manageable", "inspecting", "updating", "available")
 
 
@@ -93,11 +96,16 @@ class Why:
             )
             if state in transitions.FAILED_STATES or state == "quarantined":
                 self._add_failure(connection, add, row, last, age)
+                self._add_firmware(connection, add, row)
                 self._add_evidence(connection, add, row["serial"])
                 return entries
             if state in NEEDS_BMC:
                 self._add_evidence(connection, add, row["serial"], ACCESS_CHECK)
             if last is not None and last["ended"] is None and last["id"] == row["attempt"]:
+                if (
+                    last["stage"] == "firmware"
+                ):  # what it waits for is more to the point than that its controller is gone
+                    self._add_firmware(connection, add, row)
                 self._add_under_way(add, row, last, now)
             elif state != transitions.IN_SERVICE:
                 meaning = transitions.STATES.get(state, "")
@@ -115,6 +123,8 @@ class Why:
                     row["lease_since"] or since,
                     "run the enroll playbook",
                 )
+            if state in PARKED_BESIDE:
+                self._add_firmware(connection, add, row)
             if state in ("suspect", "servicing"):
                 self._add_evidence(connection, add, row["serial"])
             elif state not in NEEDS_BMC and entries:
@@ -142,6 +152,40 @@ class Why:
             if reason:
                 text += f": set by {found['actor']}: {reason}"
         add(state, text + ".", row["state_since"], transitions.NEXT_STEP[state])
+
+    @staticmethod
+    def _add_firmware(connection, add, row):
+        """A firmware update that stopped: at which step, why, and what is to be done. It may have been begun outside of the stage (bmc_firmware)."""
+        statement = sa.select(t.firmware_plans).where(
+            t.firmware_plans.c.serial == row["serial"],
+            t.firmware_plans.c.ended.is_(None),
+            t.firmware_plans.c.reason.is_not(None),
+        )
+        plan = connection.execute(statement).mappings().one_or_none()
+        if plan is None:
+            return
+        steps = t.firmware_steps.c
+        statement = sa.select(t.firmware_steps).where(steps.plan == plan["id"]).order_by(steps.number)
+        records = list(connection.execute(statement).mappings())
+        stopped = [step for step in records if step["state"] in STOPPED]
+        done = sum(step["state"] == "active" for step in records)
+        parked = plan["state"] == "parked"
+        where = f", {stopped[0]['component']} is {stopped[0]['state'].replace('_', ' ')}" if stopped else ""
+        add(
+            "firmware_parked" if parked else "firmware_waits",
+            f"Firmware plan {plan['id']} (baseline {plan['baseline']}) stopped after {done} of {len(records)} images{where}: {plan['reason']}.",
+            plan["changed"],
+            next(
+                (
+                    found["next_step"]
+                    for found in (nodes.loads(step["detail"]) or {} for step in stopped)
+                    if found.get("next_step")
+                ),
+                "remove the cause, then run the firmware playbook with firmware_retry_failed=true"
+                if parked
+                else "run the firmware playbook again: it goes on where it stopped",
+            ),
+        )
 
     @staticmethod
     def _add_evidence(connection, add, serial, check=None):

@@ -167,6 +167,7 @@ def test_parked(name):
     assert outcome.reason and outcome.next_step
     assert len(lab.bmc.arrived) == most
     again = lab.run()
+    assert again.next_step == outcome.next_step  # the record keeps it for whoever asks later
     assert again.state == "parked" and len(lab.bmc.arrived) == most  # until a person says retry
 
 
@@ -249,6 +250,28 @@ def test_the_pause_between_two_images():
     lab.bmc.push = lambda *args: (sent.append(lab.clock()), push(*args))[1]
     assert engine.run().state == "active"
     assert sent[1] - sent[0] >= 60
+
+
+def test_the_pause_after_an_image_of_an_earlier_life():
+    """How long ago the dead controller sent its image is not known: the whole pause is waited before the next one."""
+    lab = Lab({"a": component(order=1), "b": component(order=2)}, task_seconds=0.0)
+    limits = Limits(pause=60)
+    sent, push = [], lab.bmc.push
+    lab.bmc.push = lambda *args: (sent.append(lab.clock()), push(*args))[1]
+
+    class Died(BaseException):
+        pass
+
+    def sleep(seconds):
+        if len(sent) == 1:
+            raise Died
+        lab.clock.sleep(seconds)
+
+    with pytest.raises(Died):
+        Engine(lab.bmc, lab.journal, lab.plan, Images(), limits, clock=lab.clock, sleep=sleep).run()
+    begun = lab.clock()
+    outcome = Engine(lab.bmc, lab.journal, lab.plan, Images(), limits, clock=lab.clock, sleep=lab.clock.sleep).run()
+    assert outcome.state == "active" and len(sent) == 2 and sent[1] - begun >= 60
 
 
 def test_a_bmc_that_is_lost_parks_the_plan_where_it_is():

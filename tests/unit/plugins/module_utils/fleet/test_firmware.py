@@ -172,6 +172,9 @@ def test_to_the_baseline_and_a_second_run(site):
     evidence = site.registry.evidence("gpu01")[-1]
     assert (evidence["check"], evidence["outcome"], evidence["value"]["cpld"]) == ("firmware_baseline", "pass", "2.0")
     assert site.lab.state("gpu01")["sessions"] == 0 and site.lab.state("gpu01")["power"] == "Off"  # as it was
+    facts = site.registry.node("gpu01")["facts"]  # what the next discovery would read
+    assert facts["bmc"]["firmware"] == "2.0" and {row["version"] for row in facts["firmware"]} == {"2.0"}
+    assert {part["kind"] for part in site.registry.parts("gpu01")} == {"cpu", "memory", "nic", "drive", "gpu"}
     rows = len(site.registry.audit_rows())
     again = site.run()
     assert not again["changed"] and again["state"] == "active" and site.arrived == NEEDED
@@ -235,8 +238,15 @@ def test_parked_and_retried(site):
     site.lab.reset_behaviour("gpu01")
     again = site.run()
     assert again["failed"] and again["error"]["code"] == "parked" and not again["changed"]
+    assert "BMC's log" in again["error"]["next_step"] and "could not write" in again["steps"][0]["reason"]
     assert site.arrived == {"BMC": ["1.5"]}
+    why = site.registry.why("gpu01")
+    assert [entry["code"] for entry in why] == ["state_manageable", "firmware_parked"]
+    assert "stopped after 0 of 5 images, bmc is failed: " in why[1]["text"] and "could not write" in why[1]["text"]
+    assert "BMC's log" in why[1]["next_step"] and "retry" in why[1]["next_step"]
     result = site.run(retry=True)
+    assert [step["reason"] for step in result["steps"]] == [None] * 5
+    assert [entry["code"] for entry in site.registry.why("gpu01")] == ["state_manageable"]
     assert result["state"] == "active" and site.running == WANTED
     assert site.arrived == {**NEEDED, "BMC": ["1.5", "1.5", "2.0"]}
 
@@ -389,7 +399,9 @@ def test_the_stage_fails_and_is_retried(site):
     site.lab.set_behaviour("gpu01", task_fails=True)
     result = in_stage(site)
     assert result["failed"] and site.registry.node("gpu01")["state"] == "updating_failed"
-    assert "could not write the image" in site.registry.why("gpu01")[0]["text"]
+    why = site.registry.why("gpu01")
+    assert "could not write the image" in why[0]["text"] and "firmware_retry_failed=true" in why[0]["next_step"]
+    assert why[1]["code"] == "firmware_parked" and "BMC's log" in why[1]["next_step"]
     assert in_stage(site)["skipped"]
     site.lab.reset_behaviour("gpu01")
     assert in_stage(site, retry=True)["changed"]
@@ -418,6 +430,9 @@ def test_a_reset_by_hand_leaves_the_attempt_open(site):
         site.registry.node("gpu01")["state"] == "updating"
         and site.registry.evidence("gpu01")[-1]["outcome"] == "could_not_test"
     )
+    why = site.registry.why("gpu01")
+    assert why[0]["code"] == "firmware_waits" and "cpld is awaiting activation" in why[0]["text"]
+    assert why[0]["next_step"] == "do the ac_cycle, then run again: the versions are read back"
     sent = site.arrived
     site.lab.control.call("cut_power", node="gpu01")
     site.lab.wait("gpu01", lambda state: state["firmware"]["CPLD"] == "2.0")
