@@ -210,6 +210,10 @@ SWITCHES: dict[str, Switch] = {
         ("no", "percent", "state"),
     ),
     "task_lie_s": Switch("number", 3.0, "Seconds of task_lies."),
+    "update_answer_s": Switch("number", 0, "Seconds between an image that arrived whole and the answer to it."),
+    "health_after_update": Switch(
+        "text", "OK", "Health of the system from when an image that was sent runs.", ("OK", "Warning", "Critical")
+    ),
     "update_exclusive": Switch("bool", False, "A second update while one runs gets 503."),
     "downgrade_refused": Switch("bool", False, "An image older than what runs is refused, unless ForceUpdate is sent."),
     "upload_cut_after": Switch("int", 0, "The connection is cut after this many bytes of an image (0: never)."),

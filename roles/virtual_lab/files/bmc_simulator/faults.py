@@ -61,6 +61,8 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "upload_cut": ({"upload_cut_after": 1000, "upload_cut_times": 1}, "The first upload is cut off."),
     "update_no_effect": ({"update_without_effect": True}, "An update completes and the version stays."),
     "update_fails": ({"task_fails": True}, "Updates end as Exception."),
+    "update_answer_late": ({"update_answer_s": 3.0}, "The answer to an image comes three seconds after it arrived."),
+    "update_unhealthy": ({"health_after_update": "Critical"}, "The system is Critical once a new image runs."),
     "update_pause": ({"update_pause_s": 2.0}, "Two images in quick succession: out of memory."),
     "update_200": ({"update_answers_200": True}, "An update is answered with 200 and no task."),
     "unlicensed": ({"license_required": ["update", "bios", "media"]}, "Updates, BIOS and media want a licence."),

@@ -126,6 +126,8 @@ class Node:
     keeps nothing in files.
     """
 
+    health = "OK"
+
     def __init__(self, config: dict[str, Any], lab: dict[str, Any]):
         self.config, self.lab = config, lab
         self.name: str = config["name"]
@@ -593,6 +595,7 @@ class Node:
             if self.components[name].activation in firmware.COVERS[cause]:
                 self.firmware = {**self.firmware, name: self.firmware_pending.pop(name)}
                 self.event("firmware_activated", component=name, version=self.firmware[name])
+                self.health = self.behaviour.health_after_update
 
     # ---- accounts and sessions -----------------------------------------------------------------
 

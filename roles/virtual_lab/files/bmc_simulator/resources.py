@@ -7,6 +7,7 @@ Schemas: DMTF DSP8010; the versions named in VERSIONS are those that the propert
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 import uuid
@@ -89,6 +90,7 @@ def resource(pattern: str) -> Callable[[Callable[..., Json | None]], Callable[..
 
     def register(function: Callable[..., Json | None]) -> Callable[..., Json | None]:
         RESOURCES.append((expression, function))
+        _route.cache_clear()
         return function
 
     return register
@@ -130,11 +132,18 @@ def find(node: Node, path: str) -> Json | None:
 
 
 def _find(node: Node, path: str) -> Json | None:
+    function, arguments = _route(path)
+    return function(node, path, **arguments) if function else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _route(path: str) -> tuple[Callable[..., Json | None] | None, dict[str, str]]:
+    """Whose path it is. Remembered: thousands of BMCs are asked for the same paths, and the table is long."""
     for expression, function in RESOURCES:
         match = expression.match(path)
         if match:
-            return function(node, path, **match.groupdict())
-    return None
+            return function, match.groupdict()
+    return None, {}
 
 
 def kind(name: str) -> str:
@@ -521,7 +530,7 @@ def system_resource(node: Node, path: str, system: str) -> Json | None:
         "PowerRestorePolicy": node.settings["power_restore"],
         "LocationIndicatorActive": node.settings["indicator"],
         "BiosVersion": node.firmware.get("BIOS"),
-        "Status": {**ok("Enabled" if on else "Disabled"), "HealthRollup": "OK"},
+        "Status": {**ok("Enabled" if on else "Disabled"), "Health": node.health, "HealthRollup": node.health},
         "ProcessorSummary": {
             "Count": 1,
             "CoreCount": config["cpus"],

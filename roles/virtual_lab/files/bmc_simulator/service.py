@@ -385,7 +385,7 @@ class Service:
 
     def _allow(self, path: str, exists: bool) -> str:
         methods = writes.methods(resources.locate(self.node, path)[1])
-        return ", ".join((["GET", "HEAD"] if exists else []) + methods)
+        return ", ".join((*(("GET", "HEAD") if exists else ()), *methods))
 
     def _get(self, request: web.BaseRequest, path: str) -> web.Response:
         if path == "/redfish":

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import asyncio
+import functools
 import ipaddress
 import json
 import pathlib
@@ -64,14 +66,16 @@ def write(method: str, pattern: str, privilege: str) -> Callable[[Handler], Hand
 
     def register(handler: Handler) -> Handler:
         WRITES.append(Write(method, expression, handler, privilege))
+        methods.cache_clear()
         return handler
 
     return register
 
 
-def methods(path: str) -> list[str]:
-    """Methods other than GET and HEAD that a path takes."""
-    return [entry.method for entry in WRITES if entry.expression.match(path)]
+@functools.lru_cache(maxsize=4096)
+def methods(path: str) -> tuple[str, ...]:
+    """Methods other than GET and HEAD that a path takes. Remembered: every answer to a GET names them."""
+    return tuple(entry.method for entry in WRITES if entry.expression.match(path))
 
 
 def find(method: str, path: str) -> tuple[Write, dict[str, str]] | None:
@@ -778,8 +782,6 @@ def start_update(
     force: bool = False,
 ) -> Answer:
     """An update as a task: obtain the image, check it, write it (which takes its time), stage it."""
-    import asyncio
-
     behaviour = node.behaviour
     if behaviour.update_exclusive and any(
         task.name.startswith("Update") and not task.over for task in node.tasks.values()
@@ -894,13 +896,16 @@ async def push_update(call: Call) -> Answer:
         upload.replace(target)
         return target
 
-    return start_update(
+    answer = start_update(
         call.node,
         method,
         obtain,
         _targets(call.parameters.get("Targets")),
         call.parameters.get("ForceUpdate") is True,
     )
+    if call.node.behaviour.update_answer_s:
+        await asyncio.sleep(call.node.behaviour.update_answer_s)
+    return answer
 
 
 @write("DELETE", TASKS + "/{task}", "ConfigureManager")

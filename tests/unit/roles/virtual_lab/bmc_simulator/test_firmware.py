@@ -153,6 +153,23 @@ def test_a_task_that_lies(shared, bmc, lie, shown):
     shared.wait(bmc.name, lambda state: state["firmware"]["PSU"] == "2.0")
 
 
+def test_the_answer_to_an_image_comes_late(shared, bmc):
+    """Whoever is killed in between has sent the image and knows nothing of it."""
+    shared.set_behaviour(bmc.name, update_answer_s=1.0)
+    image = firmware_image("PSU", "2.0")
+    with pytest.raises(TimeoutError):
+        ask(bmc, "POST", f"{UPDATE}/update", image, headers={"Content-Type": "application/octet-stream"}, timeout=0.4)
+    shared.wait(bmc.name, lambda state: state["firmware"]["PSU"] == "2.0")
+
+
+def test_the_server_is_worse_once_a_new_image_runs(shared, bmc):
+    shared.set_behaviour(bmc.name, health_after_update="Critical")
+    assert ask(bmc, "GET", S).json["Status"]["Health"] == "OK"
+    push(bmc, firmware_image("PSU", "2.0"))
+    status = ask(bmc, "GET", S).json["Status"]
+    assert (status["Health"], status["HealthRollup"]) == ("Critical", "Critical")
+
+
 def test_downgrades_only_when_forced(shared, bmc):
     shared.set_behaviour(bmc.name, downgrade_refused=True)
     task = push(bmc, firmware_image("PSU", "0.9"))
