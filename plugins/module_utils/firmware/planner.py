@@ -8,12 +8,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cmp_to_key
 
 from ..core.errors import InvalidInput
 from ..core.plan import Change, Plan
-from .baseline import ACTIVATIONS
+from .baseline import ACTIVATIONS, Component
 from .versions import UnreadableVersion
 
 MOST_HOPS = 20
@@ -48,6 +48,7 @@ class Step:
     activation: str  # what this image needs; the round's activation may be a greater one that covers it
     why: str
     final: bool = True
+    # how it is sent, as the baseline has it (HOW); in the form that JSON keeps
     method: str = "auto"
     targets: object = "none"
     force: bool = False
@@ -67,6 +68,13 @@ class Step:
     @property
     def image_name(self):
         return (self.image.get("path") or (self.image.get("url") or "").split("?")[0]).rsplit("/", 1)[-1]
+
+
+HOW = tuple(
+    item.name
+    for item in fields(Component)
+    if item.name in {own.name for own in fields(Step)} - {"inventory", "image", "activation", "rule"}
+)
 
 
 @dataclass
@@ -477,6 +485,8 @@ def _write(found, goals, rounds):
         found.activations.append(activation)
         for name in sorted(names, key=lambda name: (goals[name].component.order, name)):
             goal, component = goals[name], goals[name].component
+            how = {key: getattr(component, key) for key in HOW}
+            how.update(rule=component.rule.name, extract=component.rule.extract)
             version, image, own, reason = goal.way[done[name]]
             before = goal.way[done[name] - 1][0] if done[name] else goal.running
             done[name] += 1
@@ -495,17 +505,6 @@ def _write(found, goals, rounds):
                     activation=own,
                     why=why,
                     final=done[name] == len(goal.way),
-                    method=component.method,
-                    targets=list(component.targets) if isinstance(component.targets, tuple) else component.targets,
-                    force=component.force,
-                    apply_time=component.apply_time,
-                    oem=component.oem,
-                    can_brick=component.can_brick,
-                    limit_s=component.limit_s,
-                    path=component.path,
-                    psid=list(component.psid),
-                    siblings=component.siblings,
-                    rule=component.rule.name,
-                    extract=component.rule.extract,
+                    **{key: list(value) if isinstance(value, tuple) else value for key, value in how.items()},
                 )
             )

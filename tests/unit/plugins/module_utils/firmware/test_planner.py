@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import baseline as files
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.baseline import ACTIVATIONS
-from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.planner import FirmwarePlan, plan
+from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.planner import HOW, FirmwarePlan, plan
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.versions import Condition, Rule
 
 from .conftest import SHA, component, document, rows
@@ -198,6 +198,29 @@ def test_printed(make):
 def test_json_round_trip(make):
     found = plan(*make(bmc=component(hops=[HOP]), bios=component()), rows(bmc="1.0", bios="x"))
     assert FirmwarePlan.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+
+
+def test_how_an_image_is_sent_comes_from_the_baseline(make):
+    """Targets, force, apply time and the rest are the platform's; nothing is sent that is not written there."""
+    how = {
+        "method": "multipart",
+        "targets": ["/redfish/v1/UpdateService/FirmwareInventory/BMC"],
+        "force": True,
+        "apply_time": "OnReset",
+        "oem": {"OemParameters": {"ImageType": "BMC"}},
+        "can_brick": True,
+        "siblings": "chassis",
+        "limit_s": 90.0,
+        "path": "nic",
+        "psid": ["MT_1"],
+    }
+    [step] = plan(
+        *make(bmc=component(rule="release", extract="v(.*)", **how)), [{"id": "bmc", "version": "v1.0", "path": "nic"}]
+    ).steps
+    assert {key: getattr(step, key) for key in how} == how and set(HOW) == set(how)
+    assert (step.rule, step.extract) == ("release", "v(.*)")
+    [plain] = plan(*make(bmc=component()), rows(bmc="1.0")).steps
+    assert (plain.method, plain.targets, plain.force, plain.apply_time, plain.oem) == ("auto", "none", False, None, None)
 
 
 def test_determined(make):
