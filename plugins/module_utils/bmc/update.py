@@ -311,8 +311,9 @@ class RedfishUpdater:
         """A raw push has no parameters of its own: what the BMC has properties for is set before it."""
         service = self._service(client)
         body = {}
-        if "Targets" in parameters and "HttpPushUriTargets" in service:
-            body["HttpPushUriTargets"] = parameters["Targets"]
+        targets = parameters.get("Targets", [])  # those of an earlier image stay until somebody takes them away
+        if "HttpPushUriTargets" in service and (service["HttpPushUriTargets"] or []) != targets:
+            body["HttpPushUriTargets"] = targets
         if "@Redfish.OperationApplyTime" in parameters and "HttpPushUriOptions" in service:
             body["HttpPushUriOptions"] = {
                 "HttpPushUriApplyTime": {"ApplyTime": parameters["@Redfish.OperationApplyTime"]}

@@ -127,6 +127,9 @@ class Node:
     """
 
     health = "OK"
+    # what a plain push has instead of parameters
+    push_targets: tuple[str, ...] = ()
+    push_apply_time = "Immediate"
 
     def __init__(self, config: dict[str, Any], lab: dict[str, Any]):
         self.config, self.lab = config, lab

@@ -1122,7 +1122,12 @@ def update_service(node: Node, path: str) -> Json:
     if "multipart" in methods:
         body["MultipartHttpPushUri"] = f"{path}/update-multipart"
     if "push" in methods:
-        body.update(HttpPushUri=f"{path}/update", HttpPushUriTargets=[], HttpPushUriTargetsBusy=False)
+        body.update(
+            HttpPushUri=f"{path}/update",
+            HttpPushUriTargets=list(node.push_targets),
+            HttpPushUriTargetsBusy=False,
+            HttpPushUriOptions={"HttpPushUriApplyTime": {"ApplyTime": node.push_apply_time}},
+        )
     if "simple" in methods:
         body["Actions"] = {
             "#UpdateService.SimpleUpdate": {

@@ -881,6 +881,26 @@ async def simple_update(call: Call) -> Answer:
     return start_update(call.node, "simple", obtain, _targets(body.get("Targets")), body.get("ForceUpdate") is True)
 
 
+@write("PATCH", UPDATE, "ConfigureComponents")
+async def patch_update_service(call: Call) -> Answer:
+    node = call.node
+    if "push" not in node.behaviour.update_methods:
+        raise Problem("OperationNotAllowed", headers={"Allow": "GET, HEAD"})
+
+    def targets(value: Any) -> None:
+        of_type(value, list, "HttpPushUriTargets")
+        for item in value:
+            of_type(item, str, "HttpPushUriTargets")
+        node.push_targets = tuple(value)
+
+    def options(value: Any) -> None:
+        of_type(value, dict, "HttpPushUriOptions")
+        when = of_type(value.get("HttpPushUriApplyTime"), dict, "HttpPushUriApplyTime")
+        node.push_apply_time = one_of(when.get("ApplyTime"), ("Immediate", "OnReset"), "ApplyTime")
+
+    return patch(call, {"HttpPushUriTargets": targets, "HttpPushUriOptions": options})
+
+
 @write("POST", f"{UPDATE}/update-multipart", "ConfigureComponents")
 @write("POST", f"{UPDATE}/update", "ConfigureComponents")
 async def push_update(call: Call) -> Answer:
@@ -900,7 +920,7 @@ async def push_update(call: Call) -> Answer:
         call.node,
         method,
         obtain,
-        _targets(call.parameters.get("Targets")),
+        _targets(call.parameters.get("Targets")) if method == "multipart" else list(call.node.push_targets),
         call.parameters.get("ForceUpdate") is True,
     )
     if call.node.behaviour.update_answer_s:
