@@ -265,8 +265,8 @@ class Lab:
         raise PointFailed(f"no image below {store}")
 
 
-def execute(words, timeout=1800, **options):
-    """Run a command to its end, everything it prints kept and shown; past `timeout` its process group is ended."""
+def execute(words, timeout=1800, quiet=False, **options):
+    """Run a command to its end, everything it prints kept and (but for `quiet`) shown; past `timeout` its process group is ended."""
     began = time.monotonic()
     process = subprocess.Popen(
         words,
@@ -295,7 +295,8 @@ def execute(words, timeout=1800, **options):
         row = run.recap.setdefault(host, {"ok": 0, "changed": 0, "unreachable": 0, "failed": 0})
         for key, count in zip(row, counts):
             row[key] += int(count)
-    print(output, flush=True)
+    if not quiet:
+        print(output, flush=True)
     return run
 
 

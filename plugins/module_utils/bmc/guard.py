@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import hmac
 import os
+import stat
 import tempfile
 import threading
 import time
@@ -36,23 +37,34 @@ def directory():
     return os.path.join(base, f"aicluster-bmc-guard-{os.getuid()}")
 
 
-def _is_ours(path):
-    """A directory of ours that nobody else can write to: in a shared /tmp somebody may have made it first."""
+def _place_of(path):
+    """(device, inode) of a directory of ours that nobody else can write to; None where it is not: in a shared /tmp somebody may have made it first."""
     try:
         found = os.lstat(path)
     except OSError:
-        return False
-    return not os.path.islink(path) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+        return None
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+        return found.st_dev, found.st_ino
+    return None
 
 
-def _key(place, create):
+# Read once for each directory: a fleet asks thousands of times.
+_keys = {}
+
+
+def _key(place, create, identity=None):
     """The random key that makes file names say nothing about passwords; None where there is none yet and `create` is false."""
+    known = _keys.get((place, identity))
+    if known and not create:  # who writes looks at the disk: the directory may have been made anew meanwhile
+        return known
     path = os.path.join(place, "key")
     for _unused in range(2):
         try:
             with open(path, "rb") as handle:
                 key = handle.read()
             if len(key) == 32:
+                if identity:
+                    _keys[place, identity] = key
                 return key
         except OSError:
             pass
@@ -77,9 +89,10 @@ def _file(endpoint, create=False):
     try:
         if create:
             os.makedirs(place, mode=0o700, exist_ok=True)
-        if not _is_ours(place):
+        identity = _place_of(place)
+        if identity is None:
             return None
-        key = _key(place, create)
+        key = _key(place, create, identity)
     except OSError:
         return None  # no place to remember it: the guard is a help, not a condition
     if key is None:

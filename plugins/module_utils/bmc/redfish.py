@@ -259,7 +259,7 @@ class RedfishClient:
                         next_step="run again: the present state is read first",
                     )
                 if not self._pause(tries, None, deadline):
-                    raise self._unreachable(method, where, error)
+                    raise self._unreachable(method, where, error, tries <= len(BACKOFF))
                 continue
             status = response.status_code
             if status in MOVED + MOVED_SAME_METHOD or (status == SEE_OTHER):
@@ -446,8 +446,9 @@ class RedfishClient:
             code="password_change_required",
         )
 
-    def _unreachable(self, method, path, error):
-        return Unreachable(
+    def _unreachable(self, method, path, error, cut_short=False):
+        """`cut_short`: there was no time for all tries, so with more time it might have answered."""
+        found = Unreachable(
             "the BMC does not answer",
             host=self.endpoint.label,
             thing=f"{self.endpoint.address} port {self.endpoint.port}",
@@ -455,6 +456,8 @@ class RedfishClient:
             seen=error.reason,
             next_step="check the address, the cable and the power of the BMC",
         )
+        found.cut_short = cut_short
+        return found
 
     def _untrusted(self, error):
         shown, seen = None, error.reason

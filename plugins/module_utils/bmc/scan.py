@@ -21,6 +21,9 @@ from . import tls, transform
 from .endpoint import check_seconds
 
 MOST_ADDRESSES = 65536
+# Answers of a BMC that has no time now, and the seconds until it is asked once more.
+BUSY = (429, 502, 503, 504)
+AGAIN_S = 1.2
 TOO_MANY = "name smaller networks in discover_ranges, or run discover more than once with a part of them each"
 # RMCP presence ping (ASF 2.0, 3.2.4.2) and IPMI 2.0 22.13 Get Channel Authentication Capabilities, for channel "this one" and privilege administrator.
 PRESENCE_PING = bytes.fromhex("0600ff06000011be80000000")
@@ -164,35 +167,54 @@ def _probe_legacy(address, port, timeout, found):
 
 
 def _ask_root(secure, address, found):
+    """The service root over an open TLS connection. A BMC that is busy, or gives something broken, is asked once more: it is a BMC all the same."""
     found["fingerprint"] = tls.fingerprint_of(secure.getpeercert(binary_form=True))
+    host = f"[{address}]" if ":" in address else address
+    paths, again = ["/redfish/v1/", "/redfish/v1"], True
     try:
-        for path in ("/redfish/v1/", "/redfish/v1"):
-            host = f"[{address}]" if ":" in address else address
-            keep = "keep-alive" if path.endswith("/") else "close"
-            head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: {keep}\r\n\r\n"
+        while paths:
+            head = (
+                f"GET {paths[0]} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: keep-alive\r\n\r\n"
+            )
             secure.sendall(head.encode())
             answer = http.client.HTTPResponse(secure, method="GET")
             answer.begin()
             text = answer.read(1 << 20)
             found.setdefault("server", answer.getheader("Server"))
-            if answer.status == 200:
-                root = json.loads(text)
-                if isinstance(root, dict) and (
-                    "RedfishVersion" in root or "ServiceRoot" in str(root.get("@odata.type"))
-                ):
-                    return {
-                        **found,
-                        "kind": "redfish",
-                        "vendor": transform.bmc_identity(root, {}, {})["vendor"],
-                        "product": transform.text(root, "Product") or None,
-                        "uuid": transform.text(root, "UUID").lower() or None,
-                    }
-                break
+            root = _root_in(answer, text)
+            if root:
+                found.pop("reason", None)
+                return {
+                    **found,
+                    "kind": "redfish",
+                    "vendor": transform.bmc_identity(root, {}, {})["vendor"],
+                    "product": transform.text(root, "Product") or None,
+                    "uuid": transform.text(root, "UUID").lower() or None,
+                }
+            if again and not answer.will_close and (answer.status in BUSY or root is None):
+                again = False
+                time.sleep(AGAIN_S)
+                continue
+            if root is None:
+                found["reason"] = "no usable answer (broken JSON)"
             if answer.status not in (301, 302, 307, 308) or answer.will_close:
                 break
+            paths.pop(0)
     except (OSError, ValueError, http.client.HTTPException) as error:
         found["reason"] = f"no usable answer ({error})"
     return found
+
+
+def _root_in(answer, text):
+    """The service root in an answer, {} where there is none, None where it says JSON and is none."""
+    if answer.status != 200:
+        return {}
+    try:
+        root = json.loads(text)
+    except ValueError:
+        return None if "json" in (answer.getheader("Content-Type") or "").lower() else {}
+    good = isinstance(root, dict) and ("RedfishVersion" in root or "ServiceRoot" in str(root.get("@odata.type")))
+    return root if good else {}
 
 
 def scan(ranges, port=443, ipmi_port=623, timeout=1.5, concurrency=128):

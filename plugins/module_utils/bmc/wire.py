@@ -10,6 +10,7 @@ import json
 import re
 import socket
 import ssl
+import time
 import zlib
 from urllib.parse import quote, urlsplit
 
@@ -20,6 +21,9 @@ from .tls import context_for, fingerprint_of
 MOST_BYTES = 64 * 2**20
 MOST_LINE = 65536
 MOST_HEADERS = 200
+# A connection that breaks after less than this was not closed for idleness.
+IDLE_S = 2.0
+_IPV4 = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
 USUAL_HEADERS = {
     "User-Agent": "aicluster.baremetal",
     "Accept": "application/json",
@@ -72,17 +76,16 @@ class Reply:
 def read_reply(stream, method):
     """Read one answer (RFC 9112) from a buffered binary stream; raises Broken, or OSError of the stream."""
     while True:
-        line = stream.readline(MOST_LINE)
-        if not line:
-            raise Broken("the connection was closed", empty=True)
-        version, _space, rest = line.partition(b" ")
-        if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
-            raise Broken(f"no HTTP status line but {line[:40]!r}")
-        status, headers = int(rest[:3]), _read_headers(stream)
+        lines = _read_head(stream)
+        version, _space, rest = lines[0].partition(" ")
+        if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
+            raise Broken(f"no HTTP status line but {lines[0][:40]!r}")
+        status = int(rest[:3])
         if status >= 200:
             break
+    headers = _headers(lines)
     connection = (headers.get("Connection") or "").lower()
-    last = "close" in connection or (version == b"HTTP/1.0" and "keep-alive" not in connection)
+    last = "close" in connection or (version == "HTTP/1.0" and "keep-alive" not in connection)
     if method == "HEAD" or status in (204, 304):
         return Reply(status, headers, b"", last)
     if "chunked" in (headers.get("Transfer-Encoding") or "").lower():
@@ -99,23 +102,42 @@ def read_reply(stream, method):
     return Reply(status, headers, _read_exactly(stream, int(length)), last)
 
 
-def _read_headers(stream):
-    headers, name = Headers(), None
+def _read_head(stream):
+    """The lines of an answer's header, the status line first."""
+    there = stream.peek(1)
+    end = there.find(b"\r\n\r\n")
+    if end > 0:  # the whole of it has come, as nearly always: one step instead of one for each line
+        return stream.read(end + 4)[:-4].decode("latin-1").split("\r\n")
+    line = stream.readline(MOST_LINE)
+    if not line:
+        raise Broken("the connection was closed", empty=True)
+    lines = [line.decode("latin-1").rstrip("\r\n")]
+    if not lines[0].startswith("HTTP/"):
+        return lines  # it is none, and to wait for the end of its header would be in vain
     for _unused in range(MOST_HEADERS):
         line = stream.readline(MOST_LINE)
         if line in (b"\r\n", b"\n"):
-            return headers
+            return lines
         if not line.endswith(b"\n"):
             raise Broken("the answer ended in its header")
-        text = line.decode("latin-1").rstrip("\r\n")
-        if text[0] in " \t" and name:
+        lines.append(line.decode("latin-1").rstrip("\r\n"))
+    raise Broken("the answer has no end of header fields")
+
+
+def _headers(lines):
+    """The header fields of the lines after the first."""
+    headers, name = Headers(), None
+    if len(lines) > MOST_HEADERS:
+        raise Broken("the answer has no end of header fields")
+    for text in lines[1:]:
+        if text[:1] in (" ", "\t") and name:
             headers[name] += " " + text.strip()  # folded, which old firmware still does
             continue
         name, colon, value = text.partition(":")
         name = name.strip().lower()
         if colon:
             headers.add(name, value.strip())
-    raise Broken("the answer has no end of header fields")
+    return headers
 
 
 def _read_exactly(stream, length):
@@ -159,6 +181,7 @@ class Wire:
         if endpoint.scheme == "https":
             self._context = context_for(endpoint.tls, endpoint.ca_path, checked=not endpoint.fingerprint)
         self._socket = self._stream = None
+        self._fragile, self._used = False, 0.0
         name = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
         usual = {"https": 443, "http": 80}.get(endpoint.scheme)
         self._host = name if endpoint.port == usual else f"{name}:{endpoint.port}"
@@ -169,7 +192,8 @@ class Wire:
     def exchange(self, method, path, body=None, headers=None, timeout=None, **extra):
         """Send one request, once; returns a Reply (any status, redirects not followed) or raises TransportError.
 
-        A read on a kept connection that the BMC has closed meanwhile is sent once more on a new one (some close after every answer, silently).
+        A read on a kept connection that the BMC has closed meanwhile is sent once more on a new one (some close after every answer, silently); once that was
+        seen, each request has a connection of its own.
         """
         if self._watch is not None:
             self._watch.check(method, path)
@@ -186,12 +210,22 @@ class Wire:
         if body is not None:
             content = json.dumps(body).encode()
             sending["Content-Type"] = "application/json"
-        kept = self._socket is not None
+        if self._fragile:
+            self.drop_connections()
+        kept, idle_s = self._socket is not None, time.monotonic() - self._used
         try:
             return self._once(method, target, content, sending, connect_s, read_s)
         except TransportError as error:
-            if not (kept and error.stale and method in ("GET", "HEAD")):
+            if not (kept and error.stale):
                 raise
+            # Cut in the middle of the work: this BMC does it again, and nobody could say whether a write on such a connection has arrived.
+            self._fragile = self._fragile or idle_s < IDLE_S
+            if method not in ("GET", "HEAD"):
+                raise
+            if self._watch is not None:
+                self._watch.check(method, path)  # it was not the BMC but we who cut it
+        finally:
+            self._used = time.monotonic()
         return self._once(method, target, content, sending, connect_s, read_s)
 
     def _once(self, method, target, content, headers, connect_s, read_s):
@@ -221,7 +255,7 @@ class Wire:
     def _connect(self, connect_s, read_s):
         endpoint = self._endpoint
         try:
-            raw = socket.create_connection((endpoint.address, endpoint.port), timeout=connect_s)
+            raw = _open(endpoint.address, endpoint.port, connect_s)
         except OSError as error:
             reason = (
                 "no answer to the connection" if isinstance(error, TimeoutError) else (error.strerror or str(error))
@@ -284,6 +318,21 @@ class Wire:
                 socket.socket.shutdown(raw, socket.SHUT_RDWR)
             except OSError:
                 pass  # closed already
+
+
+def _open(address, port, timeout):
+    """A TCP connection. What is a number already is not given to the resolver, which takes as long as the connection."""
+    family = socket.AF_INET if _IPV4.fullmatch(address) else socket.AF_INET6 if ":" in address else None
+    if family is None or "%" in address:
+        return socket.create_connection((address, port), timeout=timeout)
+    raw = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        raw.settimeout(timeout)
+        raw.connect((address, port))
+    except BaseException:
+        raw.close()
+        raise
+    return raw
 
 
 def _error(reason, sent, code="unreachable", stale=False):

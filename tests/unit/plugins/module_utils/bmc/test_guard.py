@@ -133,3 +133,30 @@ def test_the_client_waits_for_its_turn(bmc, there):
     for client in clients:
         client.close()
     assert max(seen) <= 2
+
+
+def test_the_key_is_read_once_and_again_when_the_directory_is_another(monkeypatch):
+    guard.refused(HERE)
+    assert guard.check(HERE) == 1
+    read = []
+    real = open
+    monkeypatch.setattr(
+        "builtins.open", lambda path, *more, **options: (read.append(str(path)), real(path, *more, **options))[1]
+    )
+    assert guard.check(HERE) == 1
+    assert not [path for path in read if path.endswith("/key")]
+    place = pathlib.Path(guard.directory())
+    for path in place.iterdir():
+        path.unlink()
+    place.rmdir()
+    assert guard.check(HERE) == 0
+    guard.refused(HERE)
+    assert len(files()) == 1 and guard.check(HERE) == 1
+
+
+def test_a_link_is_no_place(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setenv("AICLUSTER_BMC_GUARD", str(tmp_path / "link"))
+    guard.refused(HERE)
+    assert guard.check(HERE) == 0 and not list((tmp_path / "elsewhere").iterdir())

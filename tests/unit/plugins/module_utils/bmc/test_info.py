@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect, operations, transform
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import TransportError
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.wire import Wire
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
 
@@ -148,3 +150,19 @@ def test_a_slow_section_costs_the_others_nothing(bmc, there):
     assert any(text.startswith("memory: not read") for text in found["warnings"])
     with pytest.raises(errors.InvalidInput):
         operations.info(there, section_s=0)
+
+
+def test_a_section_without_time_for_another_try_is_no_unreachable_bmc(bmc, there):
+    """Its connections are refused for a moment: the section ends at its own limit, the others are read."""
+
+    class Flaky(Wire):
+        def exchange(self, method, path, *args, **kwargs):
+            if "/Memory" in path:
+                raise TransportError("no answer to the connection", False)
+            return super().exchange(method, path, *args, **kwargs)
+
+    found = operations.info(replace(there, transport=Flaky), ["memory", "nics"], section_s=1.5)
+    assert found["memory"] == [] and found["nics"]
+    assert any(text.startswith("memory: not read") for text in found["warnings"])
+    with pytest.raises(errors.Unreachable):
+        operations.info(replace(there, transport=Flaky), ["memory", "nics"], deadline_s=20, section_s=15)

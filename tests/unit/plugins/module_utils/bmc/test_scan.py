@@ -82,6 +82,16 @@ def test_a_bmc_is_told_from_a_web_server_and_from_silence(bmc, web):
     assert len(bmc.requests("gpu01", sessions=True)) == before
 
 
+@pytest.mark.parametrize(
+    "behaviour", [{"busy_every_n": 2}, {"html_504_every_n": 2}, {"broken_json_every_n": 2}, {"redirect_slash": True}]
+)
+def test_a_busy_bmc_is_a_bmc(bmc, behaviour):
+    there = bmc["gpu01"]
+    bmc.set_behaviour("gpu01", **behaviour)
+    for _turn in range(2):  # whichever request it is that the BMC has no time for
+        assert scan.probe("127.0.0.1", there.port)["kind"] == "redfish"
+
+
 def test_something_that_takes_connections_and_says_nothing_is_no_bmc():
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

@@ -15,7 +15,9 @@ import pytest
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect, operations
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import TransportError
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.wire import Broken, Wire, read_reply
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.wire import Broken, Wire, _open, read_reply
+
+from .conftest import endpoint
 
 SYSTEM = "/redfish/v1/Systems/1"
 
@@ -172,8 +174,40 @@ def test_shapes_of_answers(odd):
     assert caught.value.sent
 
 
+class Trickle(io.RawIOBase):
+    """What comes in pieces of a few bytes, as from a slow BMC."""
+
+    def __init__(self, text, piece):
+        self._rest, self._piece = text, piece
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        part, self._rest = self._rest[: self._piece], self._rest[self._piece :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
 def read(text, method="GET"):
-    return read_reply(io.BytesIO(text), method)
+    """The same answer, whether it comes at once or in pieces."""
+    found = []
+    for piece in (8192, 3):
+        try:
+            found.append(read_reply(io.BufferedReader(Trickle(text, piece)), method))
+        except Broken as error:
+            found.append(error)
+    whole, pieces = found
+    if isinstance(whole, Broken):
+        assert isinstance(pieces, Broken) and pieces.empty == whole.empty
+        raise whole
+    assert (pieces.status_code, pieces.headers, pieces.content, pieces.last) == (
+        whole.status_code,
+        whole.headers,
+        whole.content,
+        whole.last,
+    )
+    return whole
 
 
 def test_header_fields_in_every_form():
@@ -235,3 +269,36 @@ def test_a_read_on_a_connection_that_was_closed_meanwhile_is_sent_on_a_new_one(o
         assert odd.exchange("GET", "/silent-close").json() == {}
         time.sleep(0.1)
     assert len(_Odd.seen) == 3
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost"])
+def test_it_connects_to_numbers_and_names(address):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.bind(("::1" if ":" in address else "127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        raw = _open(address, port, 2.0)
+        assert raw.getpeername()[1] == port and raw.gettimeout() == 2.0
+        raw.close()
+    with pytest.raises(OSError):
+        _open(address, port, 2.0)
+
+
+def test_a_bmc_that_cuts_kept_connections_gets_its_writes_on_new_ones(fresh):
+    """Otherwise each write would be lost without anybody knowing whether it arrived."""
+    bmc, thin = fresh, endpoint(fresh, transport=Wire)
+    bmc.set_behaviour("gpu01", reset_reused=True)
+    assert operations.power(thin, "on", interval=0.05).changed
+    assert not operations.bios(thin, {"SriovGlobalEnable": "Disabled"}).warnings[1:]
+    assert operations.power(thin, "off", interval=0.05).after == {"power": "off"}
+    wire = Wire(thin)
+    try:
+        for _unused in range(2):
+            wire.exchange("GET", "/redfish/v1/")
+        before = bmc.stats("gpu01")["requests"]
+        for _unused in range(3):
+            assert wire.exchange("GET", "/redfish/v1/").status_code == 200
+        assert bmc.stats("gpu01")["requests"] - before == 3
+    finally:
+        wire.close()
