@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -11,38 +10,24 @@ import sys
 import pytest
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "unit"))
-import conftest  # noqa: E402  makes the checkout and the simulator importable
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from controller import Directory
 
-assert conftest.ROOT == ROOT
-
-from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry  # noqa: E402
-from bmc_simulator import testing  # noqa: E402
+from bmc_simulator import testing
 
 PASSWORD = testing.PASSWORD
 
 
-class Controller:
+class Controller(Directory):
     """A directory with an inventory of two nodes, a registry that knows them, a secret store; `play` runs tasks over them."""
 
     def __init__(self, lab, directory):
-        self.lab, self.directory = lab, directory
-        collections = directory / "collections" / "ansible_collections" / "aicluster"
-        collections.mkdir(parents=True)
-        (collections / "baremetal").symlink_to(ROOT)
-        self.url = f"sqlite:///{directory}/registry.db"
-        self.registry = open_registry(self.url, migrate=True)
-        secrets = directory / "secrets.yml"
-        secrets.write_text(
-            yaml.safe_dump(
-                {
-                    "factory": {"username": testing.USERNAME, "password": PASSWORD},
-                    "long": {"username": "admin", "password": "x" * 24},
-                }
-            )
-        )
-        secrets.chmod(0o600)
+        accounts = {
+            "factory": {"username": testing.USERNAME, "password": PASSWORD},
+            "long": {"username": "admin", "password": "x" * 24},
+        }
+        super().__init__(directory, accounts)
+        self.lab, self.registry = lab, self.open_registry()
         hosts = {}
         for bmc in lab.bmcs:
             hosts[bmc.name] = {
@@ -57,14 +42,6 @@ class Controller:
         far = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         inventory = {"nodes": {"hosts": hosts}, "gateways": {"hosts": {"gateway": far}}}
         (directory / "hosts.yml").write_text(yaml.safe_dump(inventory))
-        self.environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "AICLUSTER_"))},
-            "ANSIBLE_COLLECTIONS_PATH": str(directory / "collections"),
-            "ANSIBLE_HOME": str(directory / "home"),
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
-            "AICLUSTER_REGISTRY": self.url,
-            "AICLUSTER_SECRETS": str(secrets),
-        }
 
     def play(self, *tasks, hosts="gpu01", arguments=(), variables=None):
         """(exit status, output, {registered name: result of the last task for the host})."""
@@ -86,16 +63,8 @@ class Controller:
             {"name": "Test", "hosts": hosts, "gather_facts": False, "vars": variables or {}, "tasks": [*tasks, keep]}
         ]
         (self.directory / "play.yml").write_text(yaml.safe_dump(play))
-        command = [
-            str(pathlib.Path(sys.executable).parent / "ansible-playbook"),
-            "-i",
-            str(self.directory / "hosts.yml"),
-            *arguments,
-            str(self.directory / "play.yml"),
-        ]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
-        result = json.loads(out.read_text()) if out.exists() else None
-        return done.returncode, done.stdout + done.stderr, result
+        status, text = self.ansible_playbook(self.directory / "hosts.yml", self.directory / "play.yml", *arguments)
+        return status, text, json.loads(out.read_text()) if out.exists() else None
 
 
 @pytest.fixture(scope="module")

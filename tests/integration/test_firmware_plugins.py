@@ -5,49 +5,37 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "unit"))
-import conftest  # noqa: E402  makes the checkout and the simulator importable
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import simulated_firmware_tools as simulated
+from controller import PLAYBOOK, ROOT, Directory
 
-assert conftest.ROOT == ROOT
-
-from ansible_collections.aicluster.baremetal.plugins.module_utils.core import process  # noqa: E402
-from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry  # noqa: E402
-from bmc_simulator import testing  # noqa: E402
-
-NODES = ("gpu01", "gpu02", "gpu03")
-WANTED = {"BMC": "1.0.0", "BIOS": "2.0", "CPLD": "1.0.0"}
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import process
+from bmc_simulator import testing
 
 
-class Controller:
-    """A directory with three nodes that are available, a baseline for their BIOS, and the playbook."""
+class Controller(Directory):
+    """A directory with nodes that are available, four in a rack, a baseline for their BIOS, and the playbook."""
 
     def __init__(self, lab, directory):
-        self.lab, self.directory = lab, directory
-        collections = directory / "collections" / "ansible_collections" / "aicluster"
-        collections.mkdir(parents=True)
-        (collections / "baremetal").symlink_to(ROOT)
-        self.registry = open_registry(f"sqlite:///{directory}/registry.db", migrate=True)
-        secrets = directory / "secrets.yml"
-        secrets.write_text(yaml.safe_dump({"bmc": {"username": testing.USERNAME, "password": testing.PASSWORD}}))
-        secrets.chmod(0o600)
-        for bmc in lab.bmcs:
+        super().__init__(directory, {"bmc": {"username": testing.USERNAME, "password": testing.PASSWORD}})
+        self.lab, self.registry = lab, self.open_registry()
+        for number, bmc in enumerate(lab.bmcs):
             self.registry.save_node(
                 bmc.serial,
                 "test",
                 name=bmc.name,
                 state="manageable",
                 platform="p",
-                rack="r1",
+                rack=f"r{1 + number // 4}",
                 bmc_address=bmc.address,
                 bmc_port=bmc.port,
                 bmc_protocol="redfish",
@@ -55,27 +43,19 @@ class Controller:
                 bmc_fingerprint=bmc.fingerprint,
             )
             self.registry.transition(bmc.name, "manageable", "available", "test")
-        image = directory / "bios.bin"
-        image.write_bytes(testing.firmware_image("BIOS", "2.0", size=300_000))
-        bios = {
-            "inventory": "^BIOS$",
-            "wanted": "2.0",
-            "image": {"path": "bios.bin", "sha256": hashlib.sha256(image.read_bytes()).hexdigest()},
-            "activation": "host_reboot",
-        }
-        platform = {"pause_s": 0, "settle_s": 1, "components": {"bios": bios}}
+        image = self.image("bios.bin", testing.firmware_image("BIOS", "2.0", size=300_000))
+        bios = {"inventory": "^BIOS$", "wanted": "2.0", "image": image, "activation": "host_reboot"}
         self.baseline = directory / "baseline.yml"
-        self.baseline.write_text(yaml.safe_dump({"schema": 1, "name": "b1", "platforms": {"p": platform}}))
+        self.write_baseline(bios=bios)
         (directory / "registry.aicluster.yml").write_text("plugin: aicluster.baremetal.registry\n")
-        self.environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "AICLUSTER_"))},
-            "ANSIBLE_COLLECTIONS_PATH": str(directory / "collections"),
-            "ANSIBLE_HOME": str(directory / "home"),
-            "ANSIBLE_NOCOLOR": "1",
-            "AICLUSTER_REGISTRY": f"sqlite:///{directory}/registry.db",
-            "AICLUSTER_SECRETS": str(secrets),
-            "AICLUSTER_KNOWN_HOSTS": str(directory / "known_hosts"),
-        }
+
+    def image(self, name, content):
+        (self.directory / name).write_bytes(content)
+        return {"path": name, "sha256": hashlib.sha256(content).hexdigest()}
+
+    def write_baseline(self, **components):
+        platform = {"pause_s": 0, "settle_s": 1, "components": components}
+        self.baseline.write_text(yaml.safe_dump({"schema": 1, "name": "b1", "platforms": {"p": platform}}))
 
     def run(self, playbook, *arguments):
         """(exit status, output, {host: (changed, failed)})."""
@@ -83,14 +63,11 @@ class Controller:
             "firmware_baseline_path": str(self.baseline),
             "firmware_baseline_limits": {"poll": 0.2, "activate": 15},
         }
-        command = [sys.executable, "-m", "ansible.cli.playbook", "-i", str(self.directory / "registry.aicluster.yml")]
-        command += [str(playbook), "-e", json.dumps(options), *arguments]
-        done = subprocess.run(
-            command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=300, check=False
+        status, text = self.ansible_playbook(
+            self.directory / "registry.aicluster.yml", playbook, "-e", json.dumps(options), *arguments
         )
-        text = done.stdout + done.stderr
         recap = re.findall(r"^(\S+)\s*: ok=\d+\s+changed=(\d+)\s+unreachable=\d+\s+failed=(\d+)", text, re.MULTILINE)
-        return done.returncode, text, {host: (int(changed), int(failed)) for host, changed, failed in recap}
+        return status, text, {host: (int(changed), int(failed)) for host, changed, failed in recap}
 
     def play(self, *tasks, hosts="gpu01"):
         path = self.directory / "play.yml"
@@ -98,7 +75,7 @@ class Controller:
         return self.run(path)
 
     def bios(self):
-        return {name: self.lab.state(name)["firmware"]["BIOS"] for name in NODES}
+        return {bmc.name: self.lab.state(bmc.name)["firmware"]["BIOS"] for bmc in self.lab.bmcs}
 
     def states(self):
         return {row["name"]: row["state"] for row in self.registry.nodes()}
@@ -174,3 +151,204 @@ def test_the_tasks(controller):
     rollout = {"aicluster.baremetal.firmware_rollout": options, "when": "true"}
     status, text, recap = controller.play(rollout)
     assert status == 2 and "no `when`" in text
+
+
+@pytest.fixture
+def two_racks(tmp_path):
+    with testing.running(8) as lab:
+        found = Controller(lab, tmp_path)
+        yield found
+        found.registry.close()
+
+
+def at_once(spans):
+    """The most of these (begin, end) that overlap anywhere."""
+    return max(sum(begin <= moment < end for begin, end in spans) for moment, _end in spans)
+
+
+def test_a_canary_then_so_many_percent_of_each_rack(two_racks):
+    playbook = ROOT / "playbooks" / "firmware.yml"
+    status, text, _recap = two_racks.run(playbook, "-e", "firmware_baseline_limit=50%")
+    assert status == 0 and set(two_racks.bios().values()) == {"2.0"}, text
+    spans = {}
+    for row in two_racks.registry.nodes():
+        [attempt] = two_racks.registry.attempts(row["name"])
+        spans[row["name"]] = (row["rack"], attempt["started"], attempt["ended"])
+    canary, *others = sorted(spans.values(), key=lambda span: span[1])
+    assert all(canary[2] <= begun for _rack, begun, _ended in others)
+    for rack in ("r1", "r2"):
+        assert at_once([(begun, ended) for where, begun, ended in others if where == rack]) == 2  # half of four
+
+
+def test_the_first_server_that_gets_worse_ends_the_rollout(two_racks):
+    playbook = ROOT / "playbooks" / "firmware.yml"
+    two_racks.lab.set_behaviour(None, health_after_update="Critical")
+    status, text, recap = two_racks.run(playbook)
+    assert status == 2 and "not as healthy as it was before" in text and "the run was stopped" in text, text
+    assert sorted(two_racks.bios().values()) == ["1.0.0"] * 7 + ["2.0"]
+    [canary] = [name for name, version in two_racks.bios().items() if version == "2.0"]
+    states = two_racks.states()
+    assert states.pop(canary) == "updating_failed" and set(states.values()) == {"available"}
+    first, *_rest = two_racks.registry.why(canary)
+    assert "system: OK -> Critical" in first["text"] and "firmware_retry_failed=true" in first["next_step"]
+    # without a canary those that are under way together are the most that can be hit
+    two_racks.lab.reset_behaviour(canary)
+    two_racks.lab.set_behaviour(None, health_after_update="Critical")
+    status, text, recap = two_racks.run(playbook, "-e", "firmware_baseline_canary=0", "-e", "firmware_baseline_limit=1")
+    assert status == 2 and 2 <= list(two_racks.bios().values()).count("2.0") <= 3, text
+
+
+# ---- by tools on the node -------------------------------------------------------------------------------------------------------------------
+IN_BAND = {"ansible_connection": "local", "ansible_become": False}
+
+
+class Tools:
+    """The simulated tools of gpu01, and a baseline for its BIOS by the BMC and its NIC, drive and GPU by them."""
+
+    def __init__(self, controller):
+        self.controller = controller
+        lab = controller.lab
+        path, self.file = simulated.install(controller.directory, lab.control.path, "gpu01")
+        controller.environment["PATH"] = f"{path}:{controller.environment['PATH']}"
+        controller.environment["SIMULATED_NODE"] = str(self.file)
+        more = {"activation": "host_reboot"}
+        self.components = {
+            "bios": {
+                "inventory": "^BIOS$",
+                "wanted": "2.0",
+                "image": controller.image("bios.bin", testing.firmware_image("BIOS", "2.0", size=300_000)),
+                **more,
+            },
+            "nic": {
+                "path": "nic",
+                "inventory": "^0000:",
+                "psid": ["MT_0000000838"],
+                "wanted": "28.39.3004",
+                "image": controller.image("nic.bin", simulated.image("nic", "28.39.3004", "MT_0000000838")),
+                **more,
+            },
+            "drive": {
+                "path": "nvme",
+                "inventory": "^SIMDRIVE",
+                "rule": "exact",
+                "wanted": "GDC5702Q",
+                "image": controller.image("drive.bin", simulated.image("drive", "GDC5702Q")),
+                **more,
+            },
+            "vbios": {
+                "path": "gpu_vbios",
+                "inventory": "^0+:",
+                "rule": "dotted_hex",
+                "wanted": "96.00.68.00.01",
+                "image": controller.image("vbios.rom", simulated.image("gpu", "96.00.68.00.01")),
+                "oem": {"command": [simulated.VBIOS_TOOL, "{device}", "{image}"]},
+                "can_brick": True,
+                **more,
+            },
+        }
+        controller.write_baseline(**self.components)
+
+    @property
+    def state(self):
+        return json.loads(self.file.read_text())
+
+    def change(self, **values):
+        self.file.write_text(json.dumps({**self.state, **values}))
+
+    def task(self, **more):
+        limits = {"poll": 0.2, "activate": 15, "blind": 3, "effect": 5}
+        consent = [self.controller.lab["gpu01"].serial]
+        options = {
+            "baseline": str(self.controller.baseline),
+            "in_band": True,
+            "limits": limits,
+            "consent": consent,
+            **more,
+        }
+        return {"aicluster.baremetal.bmc_firmware": options, "vars": IN_BAND, "register": "result"}
+
+    def run(self, *arguments, **more):
+        said = {"ansible.builtin.debug": {"msg": "steps {{ result.steps | to_json }} {{ result.msg }}"}}
+        return self.controller.play(self.task(**more), said)
+
+    def start(self):
+        """A controller of its own, to be killed."""
+        path = self.controller.directory / "play.yml"
+        path.write_text(yaml.safe_dump([{"hosts": "gpu01", "gather_facts": False, "tasks": [self.task()]}]))
+        command = [str(PLAYBOOK), "-i", str(self.controller.directory / "registry.aicluster.yml"), str(path)]
+        return subprocess.Popen(
+            command,
+            cwd=self.controller.directory,
+            env=self.controller.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+@pytest.fixture
+def tools(controller):
+    return Tools(controller)
+
+
+NEW = {"nic": "28.39.3004", "drive": "GDC5702Q", "gpu": "96.00.68.00.01"}
+
+
+def test_nic_drive_and_gpu_by_their_tools_share_the_bios_restart(tools):
+    status, text, _recap = tools.run()
+    assert status == 0, text
+    state = tools.state
+    assert {name: state[name]["running"] for name in NEW} == NEW and state["boots"] == 1  # one restart for all four
+    assert sorted(state["written"]) == sorted([name, version] for name, version in NEW.items())
+    assert tools.controller.bios()["gpu01"] == "2.0"
+    burnt = [call for call in state["calls"] if "burn" in call]
+    assert (
+        len(burnt) == 1 and burnt[0][:4] == ["mstflint", "-d", "0000:18:00.0", "-i"] and burnt[0][5:] == ["-y", "burn"]
+    )
+    calls = len(state["calls"])
+    status, text, recap = tools.run()
+    assert status == 0 and recap["gpu01"] == (0, 0) and tools.state["written"] == state["written"], text
+    assert len(tools.state["calls"]) > calls  # it looked
+
+
+def test_a_nic_of_another_board_is_not_burnt(tools):
+    tools.components["nic"]["image"] = tools.controller.image(
+        "nic.bin", simulated.image("nic", "28.39.3004", "MT_OTHER")
+    )
+    tools.controller.write_baseline(nic=tools.components["nic"])
+    status, text, _recap = tools.run()
+    assert status == 2 and "another board" in text and "nothing was burnt" in text, text
+    assert tools.state["written"] == [] and not [call for call in tools.state["calls"] if "burn" in call]
+    codes = {entry["code"]: entry for entry in tools.controller.registry.why("gpu01")}
+    assert (
+        "another board" in codes["firmware_parked"]["text"] and "PSID" in codes["firmware_parked"]["next_step"].upper()
+    )
+
+
+def test_consent_is_for_one_serial_number(tools):
+    status, text, _recap = tools.run(consent=["SOME-OTHER"])
+    assert status == 2 and "wants consent for this serial number" in text and tools.state["written"] == [], text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["nic", "gpu"])
+def test_killed_while_the_tool_writes_and_run_again(tools, kind):
+    """The tool goes on when its controller dies; a NIC shows what was written, a GPU shows nothing until the restart. No device is written twice."""
+    name = {"nic": "nic", "gpu": "vbios"}[kind]
+    tools.controller.write_baseline(**{name: tools.components[name]})
+    tools.change(slow_s=3)
+    child = tools.start()
+    try:
+        end = time.monotonic() + 60
+        while not tools.state["written"] and time.monotonic() < end and child.poll() is None:
+            time.sleep(0.05)
+    finally:
+        child.kill()  # it alone, as a crash does
+        child.wait()
+    assert tools.state["written"] == [[kind, NEW[kind]]]
+    [step] = tools.controller.registry.firmware_plan("gpu01")["steps"]
+    assert step["state"] == "pushing"  # nobody wrote down that it was done
+    tools.change(slow_s=0)
+    status, text, _recap = tools.run()
+    assert status == 0 and tools.state[kind]["running"] == NEW[kind], text
+    assert tools.state["written"] == [[kind, NEW[kind]]]

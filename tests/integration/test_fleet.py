@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import re
 import signal
@@ -13,28 +12,22 @@ import sys
 import pytest
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "unit"))
-import conftest  # noqa: E402  makes the checkout and the simulator importable
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from controller import Directory
 
-assert conftest.ROOT == ROOT
-
-from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry  # noqa: E402
-from bmc_simulator import testing  # noqa: E402
+from bmc_simulator import testing
 
 NAMES = ["gpu01", "gpu02", "gpu03", "gpu04"]
 
 
-class Controller:
+class Controller(Directory):
     """Four nodes with their BMCs in an inventory, a registry and a secret store; `run` plays one fleet task and then fleet_failures."""
 
     def __init__(self, lab, directory):
-        self.lab, self.directory = lab, directory
-        collections = directory / "collections" / "ansible_collections" / "aicluster"
-        collections.mkdir(parents=True)
-        (collections / "baremetal").symlink_to(ROOT)
-        self.url = f"sqlite:///{directory}/registry.db"
-        self.registry = open_registry(self.url, migrate=True)
+        accounts = {"factory": {"username": testing.USERNAME, "password": testing.PASSWORD}}
+        accounts |= {f"new-{name}": {"username": "second", "password": f"Another-{name}-1"} for name in NAMES}
+        super().__init__(directory, accounts, AICLUSTER_BMC_GUARD="off")
+        self.lab, self.registry = lab, self.open_registry()
         self.hosts = {}
         for number, bmc in enumerate(lab.bmcs):
             self.hosts[bmc.name] = {
@@ -46,20 +39,6 @@ class Controller:
                 "templated_address": "{{ bmc_address }}",
             }
             self.registry.save_node(bmc.serial, "test", state="manageable", name=bmc.name)
-        secrets = directory / "secrets.yml"
-        accounts = {"factory": {"username": testing.USERNAME, "password": testing.PASSWORD}}
-        accounts |= {f"new-{name}": {"username": "second", "password": f"Another-{name}-1"} for name in NAMES}
-        secrets.write_text(yaml.safe_dump(accounts))
-        secrets.chmod(0o600)
-        self.environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "AICLUSTER_"))},
-            "ANSIBLE_COLLECTIONS_PATH": str(directory / "collections"),
-            "ANSIBLE_HOME": str(directory / "home"),
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
-            "AICLUSTER_REGISTRY": self.url,
-            "AICLUSTER_SECRETS": str(secrets),
-            "AICLUSTER_BMC_GUARD": "off",
-        }
 
     def run(self, *arguments, overrides=None, when=None, serial=None, **options):
         """(exit status, output, the registered result or {}, hosts that a last play reached)."""
@@ -92,20 +71,10 @@ class Controller:
             {"name": "Afterwards", **play, "tasks": [last]},
         ]
         (self.directory / "play.yml").write_text(yaml.safe_dump(plays))
-        command = ["ansible-playbook", "-i", str(self.directory / "hosts.yml"), str(self.directory / "play.yml")]
-        done = subprocess.run(
-            [str(pathlib.Path(sys.executable).with_name(command[0])), *command[1:], *arguments],
-            env=self.environment,
-            cwd=self.directory,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        text = done.stdout + done.stderr
+        status, text = self.ansible_playbook(self.directory / "hosts.yml", self.directory / "play.yml", *arguments)
         assert testing.PASSWORD not in text and "Another-" not in text
         result = json.loads(out.read_text()) if out.exists() else {}
-        return done.returncode, text, result, re.findall(r"left (\w+)", text)
+        return status, text, result, re.findall(r"left (\w+)", text)
 
 
 @pytest.fixture(scope="module")
