@@ -65,7 +65,15 @@ class ActionModule(Fleet):
             if name in results:
                 continue
             try:
-                hosts[name] = self._host(name)
+                host = self._host(name)
+                protocol = host["params"]["bmc_protocol"]
+                if params["stage"] and protocol != "redfish":
+                    # The stage is asked for all nodes; that one of them has no update service is known and no failure of it.
+                    results[name] = shared.firmware.left_alone(
+                        f"its BMC is driven by {protocol}, and firmware by plan needs Redfish"
+                    )
+                else:
+                    hosts[name] = host
             except Exception as error:  # a host whose variables or secrets cannot be read is that host's failure alone
                 known = isinstance(error, errors.BaremetalError)
                 found = (

@@ -10,6 +10,7 @@ version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
   - Adds up the wall time of the plays of each playbook file, which is a stage, and prints it when the run ends.
+  - The plays of C(fleet_failures.yml), which end a stage that works on all nodes at once, count for that stage.
   - Has to be enabled, for example with C(ANSIBLE_CALLBACKS_ENABLED=aicluster.baremetal.stage_times).
 options:
   times_file:
@@ -26,6 +27,9 @@ import os
 import time
 
 from ansible.plugins.callback import CallbackBase
+
+# Playbook files that are the end of the stage before them.
+ENDINGS = ("fleet_failures",)
 
 
 class CallbackModule(CallbackBase):
@@ -48,7 +52,9 @@ class CallbackModule(CallbackBase):
         self._close()
         # "/path/deploy.yml:12": the file is the stage.
         path = (play.get_path() or "").rpartition(":")[0]
-        self._stage = os.path.splitext(os.path.basename(path))[0] or play.get_name()
+        stage = os.path.splitext(os.path.basename(path))[0] or play.get_name()
+        if self._stage is None or stage not in ENDINGS:
+            self._stage = stage
         self._since = time.monotonic()
 
     def v2_playbook_on_stats(self, stats):

@@ -20,7 +20,7 @@ MARK = ".aicluster-lab"
 FACTORY = "factory"
 FACTORY_USER = "admin"
 KEYS = ("id_ed25519", "slurm_host_ed25519")  # the controller's own, and the host key of the Slurm controller
-SUBDIRECTORIES = ("log", "nodes", "ssh", "supervisor.d", "report")
+SUBDIRECTORIES = ("firmware", "log", "nodes", "ssh", "supervisor.d", "report")
 
 
 def _read(path):
