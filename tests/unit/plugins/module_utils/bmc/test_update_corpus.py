@@ -10,7 +10,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import upd
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
 from . import test_corpus
-from .test_corpus import ARCHIVE, Recorded
+from .test_corpus import ARCHIVE, dice_spoiler, recorded
 
 trees = test_corpus.trees  # a fixture
 
@@ -33,7 +33,7 @@ TREES = {
 
 class OnTree(update.RedfishUpdater):
     def __init__(self, tree, spoil=None):
-        self.recorded = Recorded(tree, spoil)
+        self.recorded = recorded(tree, spoil)
         super().__init__(self.recorded.endpoint)
 
     def client(self, *_unused, **_unused2):
@@ -65,20 +65,7 @@ def test_spoiled_resources_are_never_a_traceback(trees, name):
     }
     complete = 0
     for seed in range(15):
-        dice = random.Random(f"{name}/{seed}")
-
-        def spoil(value, dice=dice):
-            if isinstance(value, dict):
-                kept = {}
-                for key, item in value.items():
-                    roll = dice.random()
-                    if roll < 0.05 and key != "@odata.id":
-                        continue
-                    kept[key] = None if roll < 0.08 else "text" if roll < 0.09 else 7 if roll < 0.1 else spoil(item)
-                return kept
-            return [spoil(item) for item in value] if isinstance(value, list) else value
-
-        updater = OnTree(tree, spoil)
+        updater = OnTree(tree, dice_spoiler(random.Random(f"{name}/{seed}")))
         for call in (updater.inventory, updater.methods, updater.tasks, updater.health, updater.marks):
             try:
                 call()
