@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 
 from ..bmc import operations
-from ..bmc.discover import FACT_SECTIONS, facts_of, parts_of
+from ..bmc.discover import FACT_SECTIONS, facts_of, node_name, parts_of
 from ..bmc.update import RedfishUpdater
 from ..core.errors import BaremetalError, Conflict, FencedOut, InvalidInput, Refused, Unsupported
 from ..core.outcome import COULD_NOT_TEST, FAIL, PASS
@@ -190,7 +190,11 @@ class _Run:
 
     def _right_server(self, port):
         seen = port.identity()
-        self.facts = {**seen, "platform": self.row.get("platform")}
+        platform = self.row.get("platform")
+        if platform not in self.baseline.platforms and platform == node_name(seen["model"] or ""):
+            # Discovery called it after its model: that is no person's word, and the baseline's patterns decide.
+            platform = None
+        self.facts = {**seen, "platform": platform}
         if seen["serial"] and seen["serial"] != self.node:
             raise Refused(
                 "the BMC belongs to another server than the registry says",

@@ -223,6 +223,19 @@ def test_another_server_behind_the_address(site):
     assert caught.value.code == "wrong_server" and caught.value.seen == site.bmc.serial
 
 
+def test_platform_by_the_patterns_unless_a_person_named_it(site):
+    """Discovery calls the platform after the model where nobody gave one."""
+    text = site.baseline_path.read_text()
+    site.baseline_path.write_text(
+        text.replace("platforms:\n  p:", "platforms:\n  p:\n    match: {model: ^Virtual GPU}")
+    )
+    site.registry.save_node("LAB-test-0001", "test", platform="virtual-gpu-server")
+    assert site.run(check=True)["platform"] == "p"
+    site.registry.save_node("LAB-test-0001", "test", platform="apart")
+    with pytest.raises(errors.NotFound, match="platform apart"):
+        site.run(check=True)
+
+
 def test_a_node_in_service_is_left_alone(site, monkeypatch):
     monkeypatch.setattr(subject, "QUIET_STATES", ("available",))
     assert site.run()["error"]["code"] == "node_in_service" and site.arrived == {}
