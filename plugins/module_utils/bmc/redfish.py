@@ -487,23 +487,27 @@ class RedfishClient:
         )
 
     # ---- resources ----------------------------------------------------------------------------------------------------------------
-    def get(self, path, limit=None):
+    def get(self, path, limit=None, authenticate=True):
         """A resource as a dict. An answer that is not JSON is asked for once more."""
         try:
-            return self._send("GET", path, limit=limit).body
+            return self._send("GET", path, limit=limit, authenticate=authenticate).body
         except BaremetalError as error:
             if error.code != "not_json":
                 raise
-            return self._send("GET", path, limit=limit).body
+            return self._send("GET", path, limit=limit, authenticate=authenticate).body
 
     def look(self, path):
-        """The Answer to one GET, whatever its body: monitors of tasks answer without one, or with somebody else's."""
-        try:
-            return self._send("GET", path)
-        except BaremetalError as error:
-            if error.code != "not_json" or not isinstance(getattr(error, "answer", None), Answer):
-                raise
-            return error.answer
+        """The Answer to one GET, whatever its body: monitors of tasks answer without one, or with somebody else's. Broken JSON is asked for once more."""
+        for last in (False, True):
+            try:
+                return self._send("GET", path)
+            except BaremetalError as error:
+                answer = getattr(error, "answer", None)
+                if error.code == "not_json" and isinstance(answer, Answer):
+                    return answer
+                if error.code != "not_json" or last:
+                    raise
+        return None  # not reached
 
     @staticmethod
     def wait_asked(answer):
@@ -526,7 +530,7 @@ class RedfishClient:
     def root(self):
         """The service root, read without credentials."""
         if self._root is None:
-            self._root = self._send("GET", ROOT, authenticate=False).body
+            self._root = self.get(ROOT, authenticate=False)
         return self._root
 
     def members(self, path, what=None, expand=True):

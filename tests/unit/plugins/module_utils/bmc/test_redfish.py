@@ -20,6 +20,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.core import er
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.deadline import Deadline
 
 from .conftest import endpoint
+from .scripted import serving
 
 SYSTEM = "/redfish/v1/Systems/1"
 
@@ -393,3 +394,17 @@ def test_a_delete_that_wants_an_etag_gets_it(fresh, status):
         client.delete(account["@odata.id"])
         assert [method for method, unused, unused2 in client.sent].count("DELETE") == 2
         assert all(item["UserName"] != "monitor" for item in client.members("/redfish/v1/AccountService/Accounts"))
+
+
+def test_broken_json_is_asked_for_once_more_also_at_the_root_and_at_a_task():
+    good, broken = {"Systems": {"@odata.id": "/redfish/v1/Systems"}}, (200, '{"a": ""b"", ')
+    task = {"@odata.id": "/t", "TaskState": "Running"}
+    with serving({"GET /redfish/v1/": [broken, good], "GET /t": [broken, task], "GET /x": broken}) as (script, there):
+        with connect(there) as client:
+            assert client.root() == good
+            assert client.look("/t").body == task
+            for read in (client.get, client.look):
+                with pytest.raises(errors.BaremetalError) as caught:
+                    read("/x")
+                assert caught.value.code == "not_json"
+    assert script.count("GET", "/redfish/v1/") == 2 and script.count("GET", "/x") == 4
