@@ -168,7 +168,7 @@ class _Run:
             result = self._result(plan)
             if not plan.changed:
                 return self._unchanged(plan, result, port)
-            refused = self._refused(plan, under_way)
+            refused = self._refused(plan, under_way) or (None if under_way else self._no_way(plan, port))
             if self.check:
                 result["would_refuse"] = str(refused) if refused else None
                 return result
@@ -291,6 +291,21 @@ class _Run:
                 code="plan_incomplete",
             )
         return consent_refused(plan, self.node, self.options.consent)
+
+    @staticmethod
+    def _no_way(plan, port):
+        """The reason why an image of this plan cannot be sent at all, or None: said before anything is begun, and in check mode."""
+        asked = set()
+        for step in plan.steps:
+            kind = (step.path, step.method, bool(step.image.get("url")))
+            if kind in asked:
+                continue
+            asked.add(kind)
+            try:
+                port.method(step)
+            except Unsupported as refused:
+                return refused
+        return None
 
     def _save(self, plan, port):
         for step in (

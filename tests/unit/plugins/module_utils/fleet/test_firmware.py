@@ -284,10 +284,14 @@ def test_health_that_got_worse(site, monkeypatch):
 
 def test_a_bmc_that_only_pulls(site):
     site.lab.set_behaviour("gpu01", update_methods=["simple"])
+    planned = site.run(check=True)
+    assert planned["changed"] and "no way to send this image" in planned["would_refuse"]
     result = site.run()
-    assert result["failed"] and result["error"]["code"] == "no_update_method"
+    assert result["failed"] and result["error"]["code"] == "no_update_method" and not result["changed"]
+    assert site.registry.firmware_plan("gpu01") is None  # nothing was begun, so there is nothing to retry
     with ImageServer("127.0.0.1") as server:
-        result = site.run(retry=True, publish=server.publish)
+        assert site.run(check=True, publish=server.publish)["would_refuse"] is None
+        result = site.run(publish=server.publish)
     assert result["state"] == "active" and site.arrived == NEEDED
 
 
