@@ -7,3 +7,9 @@ from ansible_collections.aicluster.baremetal.plugins.plugin_utils.bmc import Bmc
 
 class ActionModule(BmcAction):
     MODULE = "bmc_power"
+
+    def fill_in(self):
+        params = super().fill_in()
+        if params["siblings"] is None:
+            params["siblings"] = self.variable("aicluster_siblings", [])
+        return params

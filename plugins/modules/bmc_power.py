@@ -23,9 +23,12 @@ options:
       - V(reset) restarts at once, V(cycle) takes the power away and gives it back; both always change something.
         A server that is off is switched on by all three.
       - V(nmi) sends a non-maskable interrupt, with which an operating system writes a dump; only that the server is on afterwards can be verified.
+      - V(ac_cycle) takes the mains power away and gives it back, V(aux_cycle) the standby power, where the BMC has an action for it (Redfish only). The
+        BMC restarts with it. It is waited for, a server that stays off is switched on, and both always change something.
+        Where the BMC wants the server off before, it is switched off at once, without asking the operating system.
     type: str
     required: true
-    choices: ["on", "off", graceful, restart, reset, cycle, nmi]
+    choices: ["on", "off", graceful, restart, reset, cycle, nmi, ac_cycle, aux_cycle]
   fallback:
     description:
       - What to do when a graceful shutdown is not offered by the BMC or not done within O(graceful_timeout).
@@ -38,9 +41,19 @@ options:
       - Seconds that the operating system has to shut down. Then O(fallback) acts, or the task fails with the code C(shutdown_ignored).
     type: float
     default: 120.0
+  consent:
+    description:
+      - Serial number of the server, as a sign that other servers of its chassis may lose their power too. Wanted for V(ac_cycle) and V(aux_cycle) where there
+        are such servers. In check mode the plan is shown without it.
+    type: str
+  siblings:
+    description:
+      - Names of the nodes that share the power of this chassis, for BMCs that do not say it themselves. Default is the host variable C(aicluster_siblings).
+    type: list
+    elements: str
   timeout:
     description:
-      - Seconds until the power state must be reached. Default is 300.
+      - Seconds until the power state must be reached. Default is 300, and 1200 for V(ac_cycle) and V(aux_cycle).
     type: float
 """
 
@@ -54,6 +67,10 @@ EXAMPLES = r"""
     state: graceful
     fallback: force
     graceful_timeout: 60
+
+- name: Take the mains power away once, which activates a CPLD
+  aicluster.baremetal.bmc_power:
+    state: ac_cycle
 """
 
 RETURN = r"""
@@ -67,6 +84,20 @@ after:
   returned: success
   type: dict
   sample: {power: "on"}
+action:
+  description: The action of the BMC that takes the power away, and its reset type.
+  returned: success, with O(state=ac_cycle) and O(state=aux_cycle)
+  type: str
+  sample: DellOemChassis.ExtendedReset PowerCycle
+siblings:
+  description: Other servers that lose their power too.
+  returned: success, with O(state=ac_cycle) and O(state=aux_cycle)
+  type: list
+  elements: str
+consent_required:
+  description: Whether O(consent) is wanted and was not given (in check mode).
+  returned: success, with O(state=ac_cycle) and O(state=aux_cycle)
+  type: bool
 source:
   description: Protocol that was used, C(redfish) or C(ipmi).
   returned: success

@@ -10,7 +10,9 @@ version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
   - Compares what is given with what the BMC has, sends what differs and reads it back. What is not given is left as it is.
-  - Needs Redfish. A setting that the BMC does not show by Redfish is an error that names it, before anything is sent.
+  - Needs Redfish. A setting that the BMC does not show by Redfish is an error that names it, with the code C(setting_not_offered), before anything is sent.
+    One that it shows and does not let change, such as time servers that DHCP decides, is an error with the code C(setting_read_only).
+  - HPE iLO keeps time servers in its DateTime resource; they are found there.
   - Inside an attempt (the host variable C(aicluster_fencing) is set) the fencing number is checked immediately before each request.
 extends_documentation_fragment:
   - aicluster.baremetal.bmc
@@ -97,6 +99,10 @@ after:
   type: dict
 reboot_required:
   description: Whether the secure boot state waits for a restart of the server.
+  returned: success
+  type: bool
+bmc_reset_required:
+  description: Whether the BMC says that it wants to be restarted (M(aicluster.baremetal.bmc_reset)) before it uses what was set.
   returned: success
   type: bool
 source:

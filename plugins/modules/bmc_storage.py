@@ -1,16 +1,18 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-# Storage volumes of a server, through its BMC.
+# Storage volumes and drives of a server, through its BMC.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bmc_storage
-short_description: Make or remove a RAID volume of a server, through its BMC
+short_description: Make or remove a RAID volume of a server, or erase its drives, through its BMC
 version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
   - Makes one volume present, found by its name or else by its level and drives, or absent, and reads it back.
-  - Both destroy what is on the drives, so they want O(consent). A volume of this name that has another level or other drives is an error; it is never rebuilt.
+  - With O(state=erased) it erases drives (the action Drive.SecureErase), one after the other, and follows each erasure to its end. A drive that belongs to a
+    volume or is a spare is refused. BMCs do not show whether a drive was erased before, so this is always a change.
+  - All of these destroy what is on the drives, so they want O(consent). A volume of this name that has another level or other drives is an error; it is never rebuilt.
   - Jobs of the controller are followed to their end. What the controller does at the next start of the server shows as RV(reboot_required).
   - Inside an attempt (the host variable C(aicluster_fencing) is set) the fencing number is checked immediately before each request.
 extends_documentation_fragment:
@@ -18,14 +20,13 @@ extends_documentation_fragment:
 options:
   name:
     description:
-      - Name of the volume.
+      - Name of the volume. Needed but for O(state=erased).
     type: str
-    required: true
   state:
     description:
-      - Whether the volume shall exist.
+      - Whether the volume shall exist, or V(erased) for drives that shall be empty.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, erased]
     default: present
   raid_type:
     description:
@@ -34,7 +35,7 @@ options:
     choices: [None, RAID0, RAID1, RAID5, RAID6, RAID10, RAID50, RAID60]
   drives:
     description:
-      - Its drives, each by its id, the label of its slot or its serial number.
+      - The drives of the volume, or those to erase, each by its id, the label of its slot or its serial number.
     type: list
     elements: str
   capacity:
@@ -43,12 +44,23 @@ options:
     type: str
   controller:
     description:
-      - Id of the storage controller, where more than one has volumes.
+      - Id of the storage controller, where more than one has volumes. For O(state=erased) drives of all controllers can be named without it.
     type: str
   consent:
     description:
-      - Serial number of the server, as a sign that what is on these drives may be destroyed. In check mode the plan is shown without it.
+      - A sign that what is on these drives may be destroyed. In check mode the plan is shown without it.
+      - For a volume it is the serial number of the server. For O(state=erased) it is the serial number of each of the drives, of all of them and no other.
+    type: list
+    elements: str
+  sanitization:
+    description:
+      - How drives are erased. Default is what the BMC chooses for them. A way that the BMC says a drive does not have is refused.
     type: str
+    choices: [CryptographicErase, BlockErase, Overwrite]
+  overwrite_passes:
+    description:
+      - How often O(sanitization=Overwrite) writes over a drive.
+    type: int
   apply_time:
     description:
       - When the controller shall do it, for controllers that have to be told.
@@ -56,7 +68,7 @@ options:
     choices: [Immediate, OnReset]
   timeout:
     description:
-      - Seconds that the whole may take. Default is 900.
+      - Seconds that the whole may take. Default is 900, and 7200 for O(state=erased).
     type: float
 """
 
@@ -67,11 +79,18 @@ EXAMPLES = r"""
     raid_type: RAID1
     drives: ["0", "1"]
     consent: "{{ aicluster_serial }}"
+
+- name: Erase a drive before it goes back
+  aicluster.baremetal.bmc_storage:
+    state: erased
+    drives: ["S64GNE0T400123"]
+    sanitization: CryptographicErase
+    consent: ["S64GNE0T400123"]
 """
 
 RETURN = r"""
 before:
-  description: The volume that was found (C(volume) with name, level and drives), or null.
+  description: The volume that was found (C(volume) with name, level and drives) or null; for O(state=erased) the C(drives) with id and serial.
   returned: success
   type: dict
 after:
@@ -88,7 +107,7 @@ reboot_required:
   type: bool
 controller:
   description: Id of the storage controller.
-  returned: success
+  returned: success, but for O(state=erased)
   type: str
 source:
   description: Protocol that was used.

@@ -7,6 +7,8 @@ from .bios import REBOOTS, bios, plan_bios
 from .boot import BOOT_TARGETS, boot, boot_body, plan_boot
 from .boot_order import boot_order
 from .certificate import certificate, signing_request
+from .erase import METHODS as ERASE_METHODS
+from .erase import erase
 from .info import MORE_SECTIONS, SECTIONS, info, redfish_info
 from .log import SEVERITIES, log
 from .media import MEDIA_TYPES, media
@@ -18,6 +20,7 @@ from .storage import LEVELS, storage
 
 __all__ = [
     "BOOT_TARGETS",
+    "ERASE_METHODS",
     "LEVELS",
     "MEDIA_TYPES",
     "MORE_SECTIONS",
@@ -34,6 +37,7 @@ __all__ = [
     "boot_order",
     "can_log_in",
     "certificate",
+    "erase",
     "info",
     "log",
     "media",

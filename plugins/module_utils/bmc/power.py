@@ -1,33 +1,41 @@
-# Power: on, off, graceful, restart, reset, cycle, nmi. Observe, plan (pure), apply, verify; check mode stops before apply.
+# Power: on, off, graceful, restart, reset, cycle, nmi, and mains or standby power away. Observe, plan (pure), apply, verify; check mode stops before apply.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
 from ..core.deadline import Deadline
 from ..core.errors import DeadlineExceeded, InvalidInput, Refused, Unreachable, Unsupported
 from ..core.plan import Change, Plan
-from . import connect
+from . import connect, cycle, transform
+from . import consent as word
 from .endpoint import check_seconds
 from .errors import AnswerLost, HttpError
+from .reset import await_ready, had_outage
 from .result import Result, known_identity, read_until
 
-POWER_ACTIONS = ("on", "off", "graceful", "restart", "reset", "cycle", "nmi")
+POWER_ACTIONS = ("on", "off", "graceful", "restart", "reset", "cycle", "nmi", *cycle.KINDS)
 # What each action sends, in the order of preference. A graceful shutdown is never turned into a hard one unless asked (`fallback`).
 RESET_TYPES = {
     "on": ("On", "ForceOn"),
     "off": ("ForceOff",),
     "graceful": ("GracefulShutdown",),
     "reset": ("ForceRestart",),
-    "cycle": ("PowerCycle", "FullPowerCycle"),
+    "cycle": ("PowerCycle",),  # FullPowerCycle takes mains power away, from the BMC too: that is ac_cycle
     "nmi": ("Nmi",),
 }
 # Seconds in which a restart must show itself where the BMC shows such a thing at all.
 RESTART_SHOWS_S = {"reset": 4.0, "cycle": 12.0}
 RESTART_MARK_S = 40.0
 SETTLE_S = 60.0
+# Seconds in which a BMC whose own power is taken away must go away, and in which a server takes its "on" again afterwards.
+CYCLE_SHOWS_S = 180.0
+CYCLE_ON_S = 300.0
 
 
 def plan_power(present, wanted):
-    """Pure: the Plan for `wanted` with the power in state `present`. A restart of a server that is off means: switch it on."""
+    """Pure: the Plan for `wanted` with the power in state `present`. A restart of a server that is off means: switch it on; mains power is taken away from it
+    all the same."""
+    if wanted in cycle.KINDS:
+        return Plan([Change("power", present, f"on, after an {wanted}")])
     if wanted == "on":
         return Plan([Change("power", present, "on")])
     if wanted in ("off", "graceful"):
@@ -39,11 +47,23 @@ def plan_power(present, wanted):
     )
 
 
-def power(endpoint, wanted, deadline_s=300.0, fallback=None, graceful_s=120.0, check=False, fence=None, interval=1.0):
+def power(
+    endpoint,
+    wanted,
+    deadline_s=300.0,
+    fallback=None,
+    graceful_s=120.0,
+    check=False,
+    fence=None,
+    interval=1.0,
+    consent=None,
+    siblings=(),
+):
     """Bring the power to `wanted` (POWER_ACTIONS) and read it back until it is so.
 
     A graceful shutdown has `graceful_s`; with `fallback="force"` one that is not offered, or not done by then, becomes a hard one, else it is an error.
-    `fence` is called before each write.
+    `fence` is called before each write. An ac_cycle or aux_cycle that takes down other servers of the chassis (those that the BMC names and `siblings`)
+    wants `consent`: the serial number of this server.
     """
     if wanted not in POWER_ACTIONS:
         raise InvalidInput(
@@ -58,6 +78,8 @@ def power(endpoint, wanted, deadline_s=300.0, fallback=None, graceful_s=120.0, c
     deadline = Deadline(deadline_s, f"power {wanted}", host=endpoint.label)
     with connect(endpoint, deadline, fence) as client:
         present = _settled(client, client.read_power(), deadline, interval)
+        if wanted in cycle.KINDS:
+            return _power_cycle(client, wanted, present, deadline, check, interval, consent, siblings)
         if wanted == "nmi" and present == "off":
             raise Refused(
                 "a server that is off takes no NMI",
@@ -86,6 +108,81 @@ def power(endpoint, wanted, deadline_s=300.0, fallback=None, graceful_s=120.0, c
                 _reset_type(client, "on" if state == "off" and end == "on" else step, fallback)
         result.bmc = known_identity(client)
         return result
+
+
+def _power_cycle(client, kind, present, deadline, check, interval, consent, siblings):
+    way = cycle.choose(client, kind)
+    others = sorted({*way.others, *(str(name) for name in siblings or ())})
+    plan = plan_power(present, kind)
+    result = Result(True, plan, {"power": present}, {"power": "on"}, client.warnings, client.source)
+    given = word.words_of(consent)
+    result.more = {"action": way.word, "siblings": others, "consent_required": bool(others) and not given}
+    if others and (given or not check):
+        word.require_server(
+            client, consent, f"this takes the power away from other servers too ({', '.join(others)})", plan
+        )
+    if not check:
+        marks = _cycle_marks(client)
+        if way.off_first:
+            marks["power"] = None
+        start_cycle(client, way, deadline, interval)
+        _after_cycle(client, kind, present, marks, deadline, interval)
+    result.bmc = known_identity(client)
+    return result
+
+
+def start_cycle(client, way, deadline, interval=1.0):
+    """Take the power away by `way`, with the server switched off first where the BMC wants that. The BMC is gone then, and our session with it."""
+    if way.off_first and _settled(client, client.read_power(), deadline, interval) == "on":
+        _apply_power(client, client.endpoint, "on", "off", "off", deadline, None, 0.0, interval)
+    lost = cycle.fire(client, way)
+    if lost is not None:
+        client.warnings.append(f"the answer to {way.word} was lost; what followed was read instead")
+
+
+def _cycle_marks(client):
+    return {
+        "power": "on" if client.read_power(fresh=False) == "on" else None,
+        "host": transform.text(client.system(), "LastResetTime") or None,
+        "bmc": transform.text(client.manager(), "LastResetTime") or None,
+    }
+
+
+def _after_cycle(client, kind, present, marks, deadline, interval):
+    """The BMC away and ready again, then the server on. `off` may be what its BIOS says about power that comes back, so it is switched on."""
+
+    def look(endpoint, limit):
+        part = Deadline(min(20.0, max(0.5, limit.remaining())), "an answer of the BMC", host=endpoint.label)
+        with connect(endpoint, part) as asker:
+            found = _cycle_marks(asker)
+            return {**found, "power": asker.read_power(fresh=False), "outage": had_outage(asker)}
+
+    await_ready(
+        client.endpoint,
+        deadline,
+        marks,
+        interval,
+        client.warnings,
+        what=kind,
+        look=look,
+        # where the server was off its LastResetTime need not move
+        must=("bmc",) if present == "off" else ("bmc", "host"),
+        away_s=CYCLE_SHOWS_S,
+        next_step="look at the BMC's event log; do it at the PDU if the BMC cannot",
+    )
+    part = Deadline(
+        min(CYCLE_ON_S, deadline.remaining()), f"the server on after the {kind}", host=client.endpoint.label
+    )
+    while True:
+        try:
+            if _settled(client, client.read_power(), part, interval) == "off":
+                _apply_power(client, client.endpoint, "off", "on", "on", deadline, None, 0.0, interval)
+            return
+        except (HttpError, Unreachable):
+            # a BMC that is ready may refuse to switch on until the boards behind it are
+            if part.expired():
+                raise
+            part._sleep(min(5.0, interval * 5, max(0.01, part.remaining())))
 
 
 def _steps(present, wanted, goal):

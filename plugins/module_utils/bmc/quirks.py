@@ -64,6 +64,62 @@ QUIRKS = (
         "source": "openbmc/bmcweb systems.hpp, getLastResetTime: it is the chassis' last power operation, which a ForceRestart (a warm reboot) does not touch",
     },
 )
+# How a BMC takes mains (ac_cycle) or standby power (aux_cycle) away, best first. No identity is matched: the action that a BMC shows is the sign.
+# `where`: whose action; `types`: values of ResetType; `body`: sent beside it; `off_first`: refused while the server is on.
+POWER_CYCLES = (
+    {
+        "kind": "ac_cycle",
+        "where": "chassis",
+        "action": "DellOemChassis.ExtendedReset",
+        "types": ("PowerCycle",),
+        "body": {"FinalPowerState": "On"},
+        "source": "dell/iDRAC-Redfish-Scripting, ServerVirtualAcPowerCycleREDFISH; FullPowerCycle does not reach the GPU baseboard (KB 000355295)",
+    },
+    {
+        "kind": "ac_cycle",
+        "where": "system",
+        "action": "LenovoComputerSystem.SystemReset",
+        "types": ("ACPowerCycle",),
+        "source": "libredfish, lenovo.rs: ACPowercycle of XCC (SR670 V2 tree)",
+    },
+    {
+        "kind": "ac_cycle",
+        "where": "system",
+        "action": "OemSystemExtensions.Reset",
+        "types": ("ACCycle",),
+        "source": "libredfish, supermicro.rs: ACPowercycle (SYS-821GE tree)",
+    },
+    {
+        "kind": "ac_cycle",
+        "where": "system",
+        "action": "ComputerSystem.Reset",
+        "types": ("FullPowerCycle",),
+        "source": "DSP0268, Resource.ResetType: FullPowerCycle removes the input power",
+    },
+    {
+        "kind": "ac_cycle",
+        "where": "chassis",
+        "action": "Chassis.Reset",
+        "types": ("FullPowerCycle",),
+        "source": "DSP0268, Resource.ResetType; PowerCycle of a chassis leaves the standby power on and does not count",
+    },
+    {
+        "kind": "aux_cycle",
+        "where": "chassis",
+        "action": "NvidiaChassis.AuxPowerReset",
+        "types": ("AuxPowerCycle",),
+        "off_first": True,
+        "source": "infra-controller#909: 400 unless the chassis is off; libredfish, nvidia_gb200.rs (BMC_0)",
+    },
+    {
+        "kind": "aux_cycle",
+        "where": "system",
+        "action": "HpeComputerSystemExt.SystemReset",
+        "types": ("AuxCycle",),
+        "off_first": True,
+        "source": "libredfish, hpe.rs: AuxCycle wants the server off (DL385 Gen10 Plus tree)",
+    },
+)
 MATCH_KEYS = ("vendor", "product", "manager", "manufacturer", "model", "firmware", "firmware_from", "firmware_before")
 
 

@@ -66,8 +66,8 @@ def reset(endpoint, kind="graceful", wait=True, deadline_s=600.0, check=False, f
             pass  # it went down before it could answer; what follows tells
         client.abandon()
     if wait:
-        seen = _await(endpoint, deadline, mark, interval, result.warnings)
-        result.after = {"last_reset": seen}
+        seen = await_ready(endpoint, deadline, {"bmc": mark}, interval, result.warnings)
+        result.after = {"last_reset": seen["bmc"]}
         result.more = {"waited": True, "seconds": round(time.monotonic() - began, 1)}
     return result
 
@@ -117,31 +117,57 @@ def _send(client, target, body):
         client.post(target)  # Redfish 1.0 services (X10) have the action without parameters
 
 
-def _await(endpoint, deadline, mark, interval, warnings):
-    """Away, back, and two good reads. Returns LastResetTime as it is then."""
+def await_ready(
+    endpoint,
+    deadline,
+    marks,
+    interval,
+    warnings,
+    *,
+    what="restart",
+    look=None,
+    must=("bmc",),
+    away_s=None,
+    next_step="try kind: force, or by IPMI (bmc_protocol: ipmi)",
+):
+    """Away, back, and two good reads. Returns the marks as they are then.
+
+    `marks`: {name: value or None} before, as `look` reads them again; one that differs is a sign of the `what`, and so is a BMC that goes away (`outage`: for
+    so short that a repeated read got through). A BMC that shows no sign within `away_s` has not done it if it has one of the marks `must`; else nobody
+    can say, and that is a warning.
+    """
+    look = look or _look
+    away_s = GOES_AWAY_S if away_s is None else away_s
     asker = replace(
         endpoint,
         guarded=False,
         connect_timeout=min(3.0, endpoint.connect_timeout),
         read_timeout=min(15.0, endpoint.read_timeout),
     )
-    began, away, good, refused, said = time.monotonic(), False, 0, 0, "nothing"
-    seen = None
+    began, moved, good, refused, said = time.monotonic(), False, 0, 0, "nothing"
+    certain = {name: marks[name] for name in must if marks.get(name)}
     while True:
         pause = interval
         try:
-            seen = _look(asker, deadline)
-            moved = away or (mark is not None and seen is not None and seen != mark)
-            overdue = time.monotonic() - began > min(GOES_AWAY_S, deadline.seconds / 2)
+            seen = look(asker, deadline)
+            moved = (
+                moved
+                or seen.pop("outage", False)
+                or any(
+                    value is not None and seen.get(name) is not None and seen[name] != value
+                    for name, value in marks.items()
+                )
+            )
+            overdue = time.monotonic() - began > min(away_s, deadline.seconds / 2)
             said = "it answers, and has not gone away"
-            if overdue and not moved and mark is not None:
+            if overdue and not moved and certain:
                 raise DeadlineExceeded(
-                    "the BMC accepted the restart and did not do it",
+                    f"the BMC accepted the {what} and did not do it",
                     host=endpoint.label,
                     thing="LastResetTime",
-                    wanted=f"another one than {mark}",
-                    seen=seen,
-                    next_step="try kind: force, or by IPMI (bmc_protocol: ipmi)",
+                    wanted=f"another one than {', '.join(certain.values())}",
+                    seen=", ".join(str(seen.get(name)) for name in certain),
+                    next_step=next_step,
                     code="accepted_not_moved",
                 )
             if moved or overdue:
@@ -151,7 +177,7 @@ def _await(endpoint, deadline, mark, interval, warnings):
                 if good == 2:
                     if not moved:
                         warnings.append(
-                            "the BMC accepted the restart and was never seen to go away; only that it answers was verified"
+                            f"the BMC accepted the {what} and was never seen to go away; only that it answers was verified"
                         )
                     return seen
         except (Unreachable, HttpError, AuthenticationFailed) as error:
@@ -164,7 +190,7 @@ def _await(endpoint, deadline, mark, interval, warnings):
                 if refused > MOST_REFUSED:
                     error.next_step = "the BMC refuses this account since its restart: it may have lost its accounts, try the factory ones"
                     raise
-            away = True
+            moved = True
             said = f"no good answer ({error.seen})"
         except DeadlineExceeded as error:
             if error.code == "accepted_not_moved":
@@ -172,7 +198,7 @@ def _await(endpoint, deadline, mark, interval, warnings):
         except Refused:
             raise  # another certificate: it is not for us to go on
         except BaremetalError as error:
-            good, away, said = 0, True, f"no good answer ({error.seen or error.message})"
+            good, moved, said = 0, True, f"no good answer ({error.seen or error.message})"
         if deadline.expired():
             raise DeadlineExceeded(
                 "the BMC is not ready again",
@@ -187,11 +213,16 @@ def _await(endpoint, deadline, mark, interval, warnings):
 
 
 def _look(endpoint, deadline):
-    """One authenticated look on a connection of its own: the system's power and the manager. Returns LastResetTime or None."""
+    """One authenticated look on a connection of its own: the system's power and the manager. Returns {"bmc": LastResetTime or None}."""
     part = Deadline(min(20.0, max(0.5, deadline.remaining())), "an answer of the BMC", host=endpoint.label)
     with connect(endpoint, part) as client:
         if client.source == "ipmi":
             client.read_power()
-            return None
+            return {"bmc": None}
         client.system_or_none()
-        return transform.text(client.manager(), "LastResetTime") or None
+        return {"bmc": transform.text(client.manager(), "LastResetTime") or None, "outage": had_outage(client)}
+
+
+def had_outage(client):
+    """Whether a request of this client had no answer."""
+    return any(status is None for unused, unused2, status in client.sent)

@@ -2,12 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
+
 from ..core.deadline import Deadline
 from ..core.errors import InvalidInput, Unsupported
 from ..core.plan import Change, Plan
 from . import connect, transform
 from .endpoint import check_seconds
-from .errors import AnswerLost, HttpError
+from .errors import AnswerLost, HttpError, read_messages
 from .result import Result, known_identity, read_until
 
 NAMES = ("hostname", "ntp_servers", "ntp_enabled", "dns_servers", "ipmi_over_lan", "secure_boot", "event_destinations")
@@ -15,6 +17,19 @@ EVENT_PROTOCOLS = ("Redfish", "SyslogUDP", "SyslogTCP", "SyslogTLS")
 # What BMCs put in the places of a list that are empty.
 EMPTY = ("", "0.0.0.0", "::", "(null)", "none", "null")
 VERIFY_S = 60.0
+# Properties that a refusal names -> the option that it is about
+PROPERTIES = {
+    "hostname": ("HostName",),
+    "ntp_servers": ("NTPServers", "StaticNTPServers", "NTP"),
+    "ntp_enabled": ("NTP", "ProtocolEnabled"),
+    "dns_servers": ("StaticNameServers", "NameServers", "UseDNSServers"),
+    "ipmi_over_lan": ("IPMI", "ProtocolEnabled"),
+    "secure_boot": ("SecureBootEnable",),
+}
+# What Base and the vendors' registries call a property that cannot be written (iLO: SNTPConfigurationManagedByDHCPAndIsReadOnly), and one that is not there
+READ_ONLY = re.compile(r"NotWritable|ReadOnly|read[- ]only|NotModifiable", re.IGNORECASE)
+NOT_OFFERED = re.compile(r"PropertyUnknown|NotSupported|Unsupported", re.IGNORECASE)
+BMC_RESET = re.compile(r"\.(ResetRequired|iLOResetRequired|ManagerResetRequired)$", re.IGNORECASE)
 
 
 # ---- pure ---------------------------------------------------------------------------------------------------------------------------------
@@ -126,7 +141,10 @@ def settings(endpoint, options, deadline_s=120.0, check=False, fence=None, inter
         if plan.changed and not check:
             _apply(client, places, have, wanted, {change.thing for change in plan.changes})
             have = _verify(client, places, wanted, deadline, interval)
-        result.more = {"reboot_required": places.waits_for_reboot(wanted)}
+        result.more = {
+            "reboot_required": places.waits_for_reboot(wanted),
+            "bmc_reset_required": places.bmc_reset_required,
+        }
         result.bmc = known_identity(client)
         return result
 
@@ -158,8 +176,9 @@ class _Places:
 
     def __init__(self, client, wanted):
         self.client, self.wanted = client, wanted
-        self.network = self.nic = self.secure = None
-        self.network_uri = self.nic_uri = self.secure_uri = None
+        self.network = self.nic = self.secure = self.clock = None
+        self.network_uri = self.nic_uri = self.secure_uri = self.clock_uri = None
+        self.bmc_reset_required = False
         if any(wanted[name] is not None for name in ("ntp_servers", "ntp_enabled", "ipmi_over_lan", "hostname")):
             self.network_uri = self._link(client.manager(), "NetworkProtocol", needed=wanted["hostname"] is None)
         if any(wanted[name] is not None for name in ("dns_servers", "hostname")):
@@ -177,8 +196,19 @@ class _Places:
                 wanted=f"a link {name} of {transform.text(owner, '@odata.id')}",
                 seen="none",
                 next_step="set it on the BMC's web page, or update its firmware",
+                code="setting_not_offered",
             )
         return uri or None
+
+    def _clock_link(self):
+        """iLO keeps time servers in a resource of its own, which the manager's Oem names; NTP is null in its NetworkProtocol."""
+        oem = self.client.manager().get("Oem")
+        for vendor in oem.values() if isinstance(oem, dict) else ():
+            for key in ("Links", "links"):
+                uri = transform.link(vendor, key, "DateTimeService")
+                if uri:
+                    return uri
+        return None
 
     def _find_nic(self):
         """The manager's interface that we talk to; else the first that is switched on and is no link to the host."""
@@ -206,6 +236,7 @@ class _Places:
                 wanted="one of the manager",
                 seen="none",
                 next_step="set it on the BMC's web page",
+                code="setting_not_offered",
             )
         return transform.text((outer or found)[0], "@odata.id")
 
@@ -215,7 +246,13 @@ class _Places:
         if self.network_uri:
             self.network = client.get(self.network_uri)
             ntp = transform.dig(self.network, "NTP")
-            found["ntp_servers"] = real_items(transform.dig(ntp, "NTPServers"))
+            if not isinstance(ntp, dict) and wanted["ntp_servers"] is not None:
+                self.clock_uri = self._clock_link()
+            if self.clock_uri:
+                self.clock = client.get(self.clock_uri)
+            found["ntp_servers"] = real_items(
+                self.clock.get("StaticNTPServers") if self.clock else transform.dig(ntp, "NTPServers")
+            )
             found["ntp_enabled"] = transform.dig(ntp, "ProtocolEnabled")
             found["ipmi_over_lan"] = transform.dig(self.network, "IPMI", "ProtocolEnabled")
             found["hostname"] = transform.text(self.network, "HostName") or None
@@ -242,15 +279,39 @@ class _Places:
             ("ntp_enabled", "NTP", self.network),
             ("ipmi_over_lan", "IPMI", self.network),
         ):
+            if name == "ntp_servers" and self.clock and isinstance(self.clock.get("StaticNTPServers"), list):
+                continue
             if self.wanted[name] is not None and not isinstance(transform.dig(place, key), dict):
-                raise Unsupported(
-                    "the BMC does not show this by Redfish",
-                    host=self.client.endpoint.label,
-                    thing=name,
-                    wanted=f"{key} in {self.network_uri}",
-                    seen="none",
-                    next_step="set it on the BMC's web page (iLO keeps time servers in a place of its own), or update its firmware",
+                self._not_offered(
+                    name,
+                    f"{key} in {self.network_uri}",
+                    "leave ntp_enabled out: this BMC asks the time servers that it has, and an empty list of them means none"
+                    if name == "ntp_enabled" and self._clock_link()
+                    else "set it on the BMC's web page, or update its firmware",
                 )
+        if self.wanted["secure_boot"] is not None and not isinstance(found.get("secure_boot"), bool):
+            self._not_offered(
+                "secure_boot", f"SecureBootEnable in {self.secure_uri}", "set it in the server's own setup"
+            )
+        if self.wanted["hostname"] is not None and not (
+            "HostName" in (self.nic or {}) or "HostName" in (self.network or {})
+        ):
+            self._not_offered(
+                "hostname", f"HostName in {self.nic_uri or self.network_uri}", "set it on the BMC's web page"
+            )
+        if self.wanted["dns_servers"] is not None and self._dns_key() not in self.nic:
+            self._not_offered("dns_servers", f"StaticNameServers in {self.nic_uri}", "set it on the BMC's web page")
+
+    def _not_offered(self, name, wanted, next_step):
+        raise Unsupported(
+            "the BMC does not show this by Redfish",
+            host=self.client.endpoint.label,
+            thing=name,
+            wanted=wanted,
+            seen="none",
+            next_step=next_step,
+            code="setting_not_offered",
+        )
 
     def _dns_key(self):
         return "StaticNameServers" if "StaticNameServers" in self.nic else "NameServers"
@@ -267,6 +328,7 @@ class _Places:
                 wanted="EventService/Subscriptions",
                 seen="none",
                 next_step="use SNMP or syslog on the BMC's web page",
+                code="setting_not_offered",
             )
         return uri
 
@@ -292,7 +354,7 @@ class _Places:
 def _apply(client, places, have, wanted, things):
     body = {}
     ntp = {}
-    if "ntp_servers" in things:
+    if "ntp_servers" in things and not places.clock_uri:
         ntp["NTPServers"] = wanted["ntp_servers"]
     if "ntp_enabled" in things:
         ntp["ProtocolEnabled"] = wanted["ntp_enabled"]
@@ -312,18 +374,67 @@ def _apply(client, places, have, wanted, things):
             nic["DHCPv4"] = {"UseDNSServers": False}
     try:
         if nic:
-            client.patch(places.nic_uri, nic)
+            _patch(places, places.nic_uri, nic, things & {"hostname", "dns_servers"})
+        if places.clock_uri and "ntp_servers" in things:
+            # Places of the list that are not sent keep what they have.
+            room = len(places.clock["StaticNTPServers"]) - len(wanted["ntp_servers"])
+            servers = [*wanted["ntp_servers"], *[""] * max(0, room)]
+            _patch(places, places.clock_uri, {"StaticNTPServers": servers}, {"ntp_servers"})
         if "secure_boot" in things:
             later = transform.link(places.secure, "@Redfish.Settings", "SettingsObject")
-            client.patch(later or places.secure_uri, {"SecureBootEnable": wanted["secure_boot"]})
+            _patch(places, later or places.secure_uri, {"SecureBootEnable": wanted["secure_boot"]}, {"secure_boot"})
         for item in wanted["event_destinations"] or ():
             if f"event {event_word(item)}" in things:
                 _event(client, places, have, item)
         # The protocols last: who switches IPMI or the network off may lose the BMC for a moment.
         if body:
-            client.patch(places.network_uri, body)
+            _patch(
+                places, places.network_uri, body, things & {"ntp_servers", "ntp_enabled", "ipmi_over_lan", "hostname"}
+            )
     except AnswerLost:
         client.warnings.append("the answer to a change of the settings was lost; they were read instead")
+
+
+def _patch(places, uri, body, options):
+    """PATCH; a refusal that means "not here" becomes a typed error that names the option. Some BMCs say it in an answer of success."""
+    client = places.client
+    try:
+        answer = client.patch(uri, body)
+    except HttpError as error:
+        refused = _refusal(client, uri, options, error.status, error.messages, error.seen)
+        if refused is None:
+            raise
+        raise refused
+    messages = read_messages(answer.body)
+    if any(BMC_RESET.search(item["id"]) for item in messages):
+        places.bmc_reset_required = True
+    refused = _refusal(client, uri, options, answer.status, messages, None)
+    if refused is not None:
+        raise refused
+
+
+def _refusal(client, uri, options, status, messages, seen):
+    said = "; ".join(f"{item['id'].rsplit('.', 1)[-1]}: {item['text']}".strip(": ") for item in messages)
+    if READ_ONLY.search(said):
+        text, code = "the BMC does not let this setting be changed", "setting_read_only"
+    elif status in (405, 501) or NOT_OFFERED.search(said):
+        text, code = "the BMC does not have this setting by Redfish", "setting_not_offered"
+    else:
+        return None
+    error = HttpError(text, status=status, messages=messages)
+    named = [option for option in NAMES if option in options and any(map(error.names, PROPERTIES[option]))]
+    dhcp = "dhcp" in said.lower()
+    return Unsupported(
+        text,
+        host=client.endpoint.label,
+        thing=", ".join(named or sorted(options)),
+        wanted=f"a property that can be written in {uri}",
+        seen=seen or said[:400],
+        next_step="DHCP decides it on this BMC: switch that off there, or let DHCP give the value"
+        if dhcp
+        else "set it on the BMC's web page or in the server's setup; leave the option out for this BMC",
+        code=code,
+    )
 
 
 def _event(client, places, have, item):
@@ -374,7 +485,9 @@ def _verify(client, places, wanted, deadline, interval):
         )
         or "the event destinations",
         message="the BMC accepted the settings but does not show them",
-        next_step="some need a restart of the BMC (bmc_reset), others are decided by DHCP; look at its web page",
+        next_step="the BMC says that it wants a restart first: bmc_reset, then run again"
+        if places.bmc_reset_required
+        else "some need a restart of the BMC (bmc_reset), others are decided by DHCP; look at its web page",
         interval=interval,
         describe=describe,
     )

@@ -1,11 +1,13 @@
 # Volumes of a server's storage controllers: found by name, level and drives, made or removed only with consent bound to the server's serial number.
+# The erasure of drives is in erase.py.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
 from ..core.deadline import Deadline
-from ..core.errors import BaremetalError, Conflict, InvalidInput, NotFound, Refused, Unsupported
+from ..core.errors import BaremetalError, Conflict, InvalidInput, NotFound, Unsupported
 from ..core.plan import Change, Plan
 from . import connect, tasks, transform
+from . import consent as word
 from .endpoint import check_seconds
 from .errors import AnswerLost, HttpError
 from .result import Result, known_identity, read_until
@@ -258,7 +260,7 @@ def storage(
             plan.changed, plan, {"volume": _shown(volume)}, {"volume": _shown(volume)}, client.warnings, client.source
         )
         result.more = {
-            "consent_required": plan.changed and not consent,
+            "consent_required": plan.changed and not word.words_of(consent),
             "reboot_required": False,
             "controller": transform.text(place.resource, "Id"),
         }
@@ -271,8 +273,8 @@ def storage(
             if state == "present":
                 _refuse_used(endpoint, volumes, chosen)
                 place.refuse_unless("POST", place.collection)
-            if not check or consent:
-                _check_consent(client, endpoint, consent, plan)
+            if not check or word.words_of(consent):
+                word.require_server(client, consent, "this destroys what is on the drives", plan)
             if not check:
                 waits = (
                     _create(client, place, name, level, chosen, capacity, apply_time, deadline, interval)
@@ -312,23 +314,6 @@ def _refuse_used(endpoint, volumes, chosen):
                 next_step="remove that volume first (state: absent with consent), or choose other drives",
                 code="drive_in_use",
             )
-
-
-def _check_consent(client, endpoint, consent, plan):
-    chassis = client.optional(transform.link(client.system(), "Links", "Chassis"), "the chassis")
-    serial = transform.system_facts(client.system(), chassis)["serial"]
-    if not serial or str(consent or "").strip() != serial:
-        raise Refused(
-            "this destroys what is on the drives and nobody consented to it for this server",
-            host=endpoint.label,
-            thing="consent",
-            wanted=f"the server's serial number, {serial}"
-            if serial
-            else "a serial number, which this BMC does not show",
-            seen=consent or "nothing",
-            next_step=f"look at the plan ({plan.summary()}), then run again with consent: {serial}",
-            code="consent_required",
-        )
 
 
 class _Controller:

@@ -9,22 +9,15 @@ import re
 
 from ..core.deadline import Deadline
 from ..core.errors import DeadlineExceeded, Unsupported
-from . import connect, operations, tasks, transform, upload
+from . import connect, cycle, operations, tasks, transform, upload
 from .errors import AnswerLost, HttpError
+from .power import start_cycle
 
 CALL_S = 120.0
 INVENTORY_S = 300.0
 METHODS = ("multipart", "push", "simple")
 # States of vendor jobs (Dell) that mean: written, and waiting for the server's restart.
 STAGED_JOBS = ("scheduled", "rebootpending", "waiting", "readyforexecution")
-# How a BMC takes power away, in the order in which they are tried: activation, resource, action, values of ResetType, body beside it, wants the server off.
-CYCLES = (
-    ("aux_cycle", "chassis", "NvidiaChassis.AuxPowerReset", ("AuxPowerCycle",), {}, True),
-    ("aux_cycle", "system", "HpeComputerSystemExt.SystemReset", ("AuxCycle",), {}, False),
-    ("ac_cycle", "system", "ComputerSystem.Reset", ("FullPowerCycle",), {}, False),
-    ("ac_cycle", "chassis", "Chassis.Reset", ("FullPowerCycle",), {}, False),
-    ("ac_cycle", "chassis", "DellOemChassis.ExtendedReset", ("PowerCycle",), {"FinalPowerState": "On"}, False),
-)
 BMC_RESETS = ("GracefulRestart", "ForceRestart")
 UPDATE_WORDS = re.compile(r"updat|firmware|flash|bios|image", re.IGNORECASE)
 MOST_TASKS = 200
@@ -45,6 +38,14 @@ def staged_version(resource):
                 following += list(place.values())
         todo = following
     return None
+
+
+def simulated(resource):
+    """Whether the BMC says that what it tells of is not real (our lab's BMCs do, in Oem)."""
+    oem = resource.get("Oem")
+    return isinstance(oem, dict) and any(
+        isinstance(part, dict) and part.get("Simulated") is True for part in oem.values()
+    )
 
 
 def _words(item):
@@ -85,13 +86,17 @@ def _is_update(body):
 
 
 class RedfishUpdater:
-    """One BMC. `fence` is called immediately before every request that changes something; `publish(image)` -> URL for BMCs that pull, or None."""
+    """One BMC. `fence` is called immediately before every request that changes something; `publish(image)` -> URL for BMCs that pull, or None.
 
-    def __init__(self, endpoint, fence=None, publish=None):
-        self.endpoint, self._fence, self._publish = endpoint, fence, publish
+    `call_s`: the most seconds for one call that has no limit of its own.
+    """
+
+    def __init__(self, endpoint, fence=None, publish=None, call_s=CALL_S):
+        self.endpoint, self._fence, self._publish, self._call_s = endpoint, fence, publish, call_s
         self._client = None
         self._places = {}  # id in the inventory -> URI
         self.warnings = []
+        self.simulated = False  # what this BMC shows is not real, and it says so
 
     def __enter__(self):
         return self
@@ -105,9 +110,9 @@ class RedfishUpdater:
             self._client.close()
             self._client = None
 
-    def client(self, seconds=CALL_S, what="a request"):
+    def client(self, seconds=None, what="a request"):
         """The open client with a fresh deadline."""
-        deadline = Deadline(seconds, what, host=self.endpoint.label)
+        deadline = Deadline(seconds or self._call_s, what, host=self.endpoint.label)
         if self._client is None:
             self._client = connect(self.endpoint, deadline, self._fence)
         self._client.deadline = deadline
@@ -151,6 +156,7 @@ class RedfishUpdater:
             if not name:
                 continue
             self._places[name] = transform.text(item, "@odata.id")
+            self.simulated = self.simulated or simulated(item)
             updateable = item.get("Updateable")
             found.append(
                 {
@@ -195,7 +201,7 @@ class RedfishUpdater:
             if not uri:
                 continue
             try:
-                answer = client._send("GET", uri)
+                answer = client.look(uri)
             except HttpError as error:
                 if error.status in (404, 405, 410):
                     continue
@@ -290,7 +296,7 @@ class RedfishUpdater:
     def push(self, step, image, method, before_last):
         uri = self.methods()[method]
         parameters = self._parameters(step)
-        client = self.client(CALL_S, f"the image {image.sha256[:12]}")
+        client = self.client(None, f"the image {image.sha256[:12]}")
         if method == "simple":
             url = step.image.get("url") or self._publish(image)
             before_last()
@@ -373,55 +379,11 @@ class RedfishUpdater:
         self._fire(client, target, {"ResetType": word})
 
     def _cycle(self, activation):
-        client = self.client(what=activation)
-        system = client.refresh_system()
-        places = {"system": [system]}
-        chassis = [client.optional(uri, None) for uri in transform.links(system, "Links", "Chassis")[:8]]
-        places["chassis"] = [body for body in chassis if body]
-        for kind, where, name, words, more, wants_off in CYCLES:
-            if kind != activation:
-                continue
-            for body in places[where]:
-                found = self._action(client, body, name, words)
-                if not found:
-                    continue
-                target, word = found
-                if wants_off and client.read_power() != "off":
-                    self.close()
-                    operations.power(self.endpoint, "off", 300.0, fence=self._fence)
-                    client = self.client(what=activation)
-                self._fire(client, target, {"ResetType": word, **more})
-                return
-        raise Unsupported(
-            "the BMC cannot take its own power away",
-            host=self.endpoint.label,
-            thing=activation,
-            wanted=", ".join(row[2] for row in CYCLES if row[0] == activation),
-            seen="none of these is offered",
-            next_step="do it at the PDU or by hand",
-        )
-
-    @staticmethod
-    def _action(client, body, name, words):
-        """(target, ResetType) of an action, standard or OEM, that offers one of `words`; None else."""
-        actions = body.get("Actions") if isinstance(body.get("Actions"), dict) else {}
-        oem = actions.get("Oem") if isinstance(actions.get("Oem"), dict) else {}
-        for place in (actions, oem, *[value for value in oem.values() if isinstance(value, dict)]):
-            action = place.get(f"#{name}")
-            if not isinstance(action, dict) or not transform.text(action, "target"):
-                continue
-            allowed = transform.strings(action.get("ResetType@Redfish.AllowableValues"))
-            if not allowed and action.get("@Redfish.ActionInfo"):
-                info = client.optional(str(action["@Redfish.ActionInfo"]), None)
-                allowed = transform.allowed_by_action_info(info, "ResetType")
-            # a standard action without a list is not tried: FullPowerCycle is rare
-            target = transform.text(action, "target")
-            fits = [word for word in words if word in allowed]
-            if not fits and not allowed and "/Oem/" in target:
-                fits = list(words)
-            if fits:
-                return target, fits[0]
-        return None
+        client = self.client(None, activation)
+        way = cycle.choose(client, activation)
+        client.deadline = Deadline(300.0, activation, host=self.endpoint.label)
+        start_cycle(client, way, client.deadline)
+        self.close()
 
     def _fire(self, client, target, body):
         """A reset that takes the BMC away with it: a lost answer is what one expects."""

@@ -48,10 +48,12 @@ POWER = {
     "state": {
         "type": "str",
         "required": True,
-        "choices": ["on", "off", "graceful", "restart", "reset", "cycle", "nmi"],
+        "choices": ["on", "off", "graceful", "restart", "reset", "cycle", "nmi", "ac_cycle", "aux_cycle"],
     },
     "fallback": {"type": "str", "choices": ["none", "force"], "default": "none"},
     "graceful_timeout": {"type": "float", "default": 120.0},
+    "consent": {"type": "str"},
+    "siblings": {"type": "list", "elements": "str"},
 }
 BOOT = {
     "target": {"type": "str", "choices": ["pxe", "uefi_http", "disk", "cd", "bios", "none"]},
@@ -130,8 +132,8 @@ SETTINGS = {
 
 
 STORAGE = {
-    "name": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "name": {"type": "str"},
+    "state": {"type": "str", "choices": ["present", "absent", "erased"], "default": "present"},
     "raid_type": {
         "type": "str",
         "choices": ["None", "RAID0", "RAID1", "RAID5", "RAID6", "RAID10", "RAID50", "RAID60"],
@@ -139,7 +141,9 @@ STORAGE = {
     "drives": {"type": "list", "elements": "str"},
     "capacity": {"type": "str"},
     "controller": {"type": "str"},
-    "consent": {"type": "str"},
+    "consent": {"type": "list", "elements": "str"},
+    "sanitization": {"type": "str", "choices": ["CryptographicErase", "BlockErase", "Overwrite"]},
+    "overwrite_passes": {"type": "int"},
     "apply_time": {"type": "str", "choices": ["Immediate", "OnReset"]},
 }
 
@@ -185,8 +189,17 @@ def _firmware_info(endpoint, params, check, fence):
 
 def _power(endpoint, params, check, fence):
     fallback = None if params["fallback"] == "none" else params["fallback"]
+    usual = 1200.0 if params["state"] in ("ac_cycle", "aux_cycle") else 300.0
     return operations.power(
-        endpoint, params["state"], _limit(params, 300.0), fallback, params["graceful_timeout"], check, fence
+        endpoint,
+        params["state"],
+        _limit(params, usual),
+        fallback,
+        params["graceful_timeout"],
+        check,
+        fence,
+        consent=params["consent"],
+        siblings=params["siblings"] or (),
     )
 
 
@@ -292,6 +305,19 @@ def _settings(endpoint, params, check, fence):
 
 
 def _storage(endpoint, params, check, fence):
+    if params["state"] == "erased":
+        return operations.erase(
+            endpoint,
+            params["drives"],
+            params["sanitization"],
+            params["overwrite_passes"],
+            params["controller"],
+            params["consent"],
+            params["apply_time"],
+            _limit(params, 7200.0),
+            check,
+            fence,
+        )
     capacity = params["capacity"]
     try:
         capacity = parse_size(capacity) if capacity else None
@@ -364,7 +390,17 @@ MODULES = {
     "bmc_log": (LOG, _log, {"required_if": [["state", "cleared", ["logs"]]]}),
     "bmc_reset": (RESET, _reset, {}),
     "bmc_settings": (SETTINGS, _settings, {"required_one_of": [list(SETTINGS)]}),
-    "bmc_storage": (STORAGE, _storage, {"required_if": [["state", "present", ["raid_type", "drives"]]]}),
+    "bmc_storage": (
+        STORAGE,
+        _storage,
+        {
+            "required_if": [
+                ["state", "present", ["name", "raid_type", "drives"]],
+                ["state", "absent", ["name"]],
+                ["state", "erased", ["drives"]],
+            ],
+        },
+    ),
     "bmc_certificate": (
         CERTIFICATE,
         _certificate,

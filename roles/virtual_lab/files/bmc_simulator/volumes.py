@@ -164,6 +164,8 @@ async def erase_drive(call: Call) -> Answer:
     parameters(call, "Drive.SecureErase", ("SanitizationType", "OverwritePasses"))
     if any(slot in row["drives"] for row in node.volumes.values()):
         raise Problem("ResourceInUse")
+    if node.behaviour.volume_task_s:
+        return _later(call, "Erase drive", lambda: node.event("drive_erased", slot=slot))
     node.event("drive_erased", slot=slot)
     return Answer()
 

@@ -194,7 +194,111 @@ def test_a_bmc_that_keeps_it_elsewhere(option):
         pytest.raises(errors.Unsupported) as caught,
     ):
         operations.settings(where, option)
-    assert caught.value.next_step and not script.count("PATCH")
+    assert caught.value.code == "setting_not_offered" and caught.value.next_step and not script.count("PATCH")
+
+
+def ilo(clock, answer=None):
+    """An iLO: no NTP in NetworkProtocol, time servers in the resource that the manager's Oem names."""
+    bmc = Bmc(network={"NTP": None, "IPMI": {"ProtocolEnabled": True}, "HostName": "x"})
+    bmc.manager["Oem"] = {"Hpe": {"Links": {"DateTimeService": {"@odata.id": "/clock"}}}}
+    take = bmc.merge(clock)
+    return bmc.serve(
+        **{"GET /clock": lambda body: clock, "PATCH /clock": lambda body: answer(body) if answer else take(body)}
+    )
+
+
+def message(key, text="", status=400):
+    return status, {"error": {"@Message.ExtendedInfo": [{"MessageId": key, "Message": text}]}}
+
+
+def test_time_servers_of_an_ilo():
+    clock = {"StaticNTPServers": ["10.0.0.9", "10.0.0.8"], "NTPServers": ["dhcp"], "ConfigurationSettings": "Current"}
+    with ilo(clock) as (script, where):
+        wanted = {"ntp_servers": ["10.0.0.1"]}
+        planned = operations.settings(where, wanted, check=True)
+        assert planned.before == {"ntp_servers": ["10.0.0.9", "10.0.0.8"]} and not script.count("PATCH")
+        done = operations.settings(where, wanted, interval=0.05)
+        assert done.changed and done.plan.diff() == planned.plan.diff()
+        assert clock["StaticNTPServers"] == ["10.0.0.1", ""] and not done.more["bmc_reset_required"]
+        assert not operations.settings(where, wanted).changed and script.count("PATCH") == 1
+
+
+def test_an_ilo_has_no_switch_for_time_servers():
+    with ilo({"StaticNTPServers": ["", ""]}) as (script, where), pytest.raises(errors.Unsupported) as caught:
+        operations.settings(where, {"ntp_enabled": True, "ntp_servers": ["10.0.0.1"]})
+    assert caught.value.code == "setting_not_offered" and caught.value.thing == "ntp_enabled"
+    assert "leave ntp_enabled out" in caught.value.next_step and not script.count("PATCH")
+
+
+def test_time_servers_that_dhcp_decides():
+    def managed(body):
+        return message("iLO.2.15.SNTPConfigurationManagedByDHCPAndIsReadOnly")
+
+    with ilo({"StaticNTPServers": []}, managed) as (unused, where), pytest.raises(errors.Unsupported) as caught:
+        operations.settings(where, {"ntp_servers": ["10.0.0.1"]}, interval=0.05)
+    assert caught.value.code == "setting_read_only" and caught.value.thing == "ntp_servers"
+    assert caught.value.next_step.startswith("DHCP decides")
+
+
+def test_a_bmc_that_wants_a_restart_first(monkeypatch):
+    monkeypatch.setattr(settings, "VERIFY_S", 0.2)
+    clock = {"StaticNTPServers": []}
+
+    def later(body):
+        return message("iLO.2.15.ResetRequired", status=200)
+
+    with ilo(clock, later) as (unused, where), pytest.raises(errors.DeadlineExceeded) as caught:
+        operations.settings(where, {"ntp_servers": ["10.0.0.1"]}, interval=0.05)
+    assert "bmc_reset, then run again" in caught.value.next_step
+
+    def now(body):
+        clock.update(body)
+        return later(body)
+
+    with ilo(clock, now) as (unused, where):
+        done = operations.settings(where, {"ntp_servers": ["10.0.0.1"]}, interval=0.05)
+    assert done.changed and done.more["bmc_reset_required"]
+
+
+@pytest.mark.parametrize("status", [400, 200])
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("Base.1.8.PropertyNotWritable", "setting_read_only"),
+        ("iLO.2.15.PropertyNotWritableOrUnknown", "setting_read_only"),
+        ("Base.1.8.PropertyUnknown", "setting_not_offered"),
+    ],
+)
+def test_a_refusal_names_the_option(key, code, status):
+    """Also where the BMC answers 200 and says in the answer that it left a property as it was."""
+    said = {
+        "error": {
+            "@Message.ExtendedInfo": [
+                {"MessageId": key, "Message": "no", "RelatedProperties": ["#/IPMI/ProtocolEnabled"]}
+            ]
+        }
+    }
+    with (
+        Bmc(deaf=True).serve(**{"PATCH /network": (status, said)}) as (unused, where),
+        pytest.raises(errors.Unsupported) as caught,
+    ):
+        operations.settings(where, {"ipmi_over_lan": False, "ntp_servers": ["10.0.0.1"]}, interval=0.05)
+    assert caught.value.code == code and caught.value.thing == "ipmi_over_lan"
+
+
+@pytest.mark.parametrize(
+    ("option", "resources"),
+    [
+        ({"dns_servers": ["10.0.0.2"]}, {"nic": {"@odata.id": "/nics/eth0", "Id": "eth0"}}),
+        ({"hostname": "x"}, {"nic": {"@odata.id": "/nics/eth0", "Id": "eth0"}, "network": {}}),
+        ({"secure_boot": True}, {"secure": {"SecureBootCurrentBoot": "Disabled"}}),
+    ],
+)
+def test_what_the_bmc_does_not_show_is_not_sent(option, resources):
+    with Bmc(**resources).serve() as (script, where), pytest.raises(errors.Unsupported) as caught:
+        operations.settings(where, option, check=True)
+    assert caught.value.code == "setting_not_offered" and caught.value.thing == next(iter(option))
+    assert not script.count("PATCH")
 
 
 def test_the_secure_boot_settings_object():
