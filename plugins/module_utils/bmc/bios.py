@@ -33,6 +33,15 @@ def near_names(name, names, most=3):
 
 def as_kind_of(value, live, host=None, name=None):
     """The wanted value in the kind that the BMC uses (YAML gives 1 where the BMC has "1", and true where it has "True"); InvalidInput where it cannot be."""
+    if isinstance(live, (dict, list)):
+        raise Unsupported(
+            "the BIOS attribute is no single value but an object of the vendor's own, which nobody says how to write",
+            host=host,
+            thing=name,
+            wanted="a text, a number or a truth value",
+            seen=", ".join(map(str, live)) if isinstance(live, dict) else "a list",
+            next_step="set it in the BIOS setup or by the vendor's own tool",
+        )
     if live is None or type(value) is type(live):
         return value
     if isinstance(live, bool) and isinstance(value, str) and value.lower() in ("true", "false"):

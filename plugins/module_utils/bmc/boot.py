@@ -112,6 +112,16 @@ def boot_body(place, target, enabled, mode, host=None):
     """Pure: the PATCH body. The mode is sent where the BMC has that property (some demand it), and never where it has not."""
     names = transform.BOOT_TARGETS[target]
     allowed = transform.boot_targets(place)
+    have = transform.dig(place, "Boot")
+    if not any(str(key).startswith("BootSourceOverride") for key in (have if isinstance(have, dict) else {})):
+        raise Unsupported(
+            "the BMC has no boot override",
+            host=host,
+            thing="Boot",
+            wanted="Boot.BootSourceOverrideTarget",
+            seen=", ".join(have) if isinstance(have, dict) and have else "no such property",
+            next_step="put it first in the boot order (order) where the BMC shows one, or use IPMI",
+        )
     current = transform.text(place, "Boot", "BootSourceOverrideMode")
     if target == "none":
         body = {"BootSourceOverrideEnabled": "Disabled"}
@@ -136,9 +146,42 @@ def boot_body(place, target, enabled, mode, host=None):
         "BootSourceOverrideTarget": name,
         "BootSourceOverrideEnabled": "Once" if enabled == "once" else "Continuous",
     }
+    _refuse_value(
+        place,
+        host,
+        "BootSourceOverrideEnabled",
+        body["BootSourceOverrideEnabled"],
+        "once",
+        "what is to last goes into the boot order (order) or the BIOS settings (bmc_bios)"
+        if enabled != "once"
+        else "use once: false, and target: none after the boot",
+    )
+    if mode and transform.has_boot_mode(place):
+        _refuse_value(
+            place,
+            host,
+            "BootSourceOverrideMode",
+            transform.BOOT_MODES[mode],
+            "mode",
+            "leave mode out, or change it in the BIOS settings (bmc_bios)",
+        )
     if transform.has_boot_mode(place) and (mode or current):
         body["BootSourceOverrideMode"] = transform.BOOT_MODES[mode] if mode else current
     return {"Boot": body}
+
+
+def _refuse_value(place, host, name, value, option, next_step):
+    """Unsupported where the BMC lists the values of a property of the override and this is none of them."""
+    allowed = transform.strings(transform.dig(place, "Boot", f"{name}@Redfish.AllowableValues"))
+    if allowed and value not in allowed:
+        raise Unsupported(
+            "the BMC does not offer such a boot override",
+            host=host,
+            thing=option,
+            wanted=f"{name} {value}",
+            seen=", ".join(allowed),
+            next_step=next_step,
+        )
 
 
 def _send_boot(client, place, body, present, mode):

@@ -304,6 +304,15 @@ def test_null_attributes_are_no_traceback(attributes):
         operations.bios(where, {"B": 1}, interval=0.05)
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_attributes_that_are_objects_are_not_written(check):
+    """Cray EX has an object for each attribute; no rule says what a PATCH of one is."""
+    live = {"Attributes": {"Boost": {"current_value": "Auto", "AllowableValues": ["Auto", "Disabled"]}}}
+    with bmc_of(live) as (script, where), pytest.raises(errors.Unsupported) as caught:
+        operations.bios(where, {"Boost": "Disabled"}, check=check)
+    assert "current_value" in caught.value.seen and not script.count("PATCH")
+
+
 PLACE = "/redfish/v1/Systems/1/Bios/Settings"
 CLEAR = PLACE + "/Actions/Oem/DellManager.ClearPending"
 WITH_LINK = {"Attributes": {"A": "x", "B": "x"}, "@Redfish.Settings": {"SettingsObject": {"@odata.id": PLACE}}}

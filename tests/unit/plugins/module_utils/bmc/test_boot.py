@@ -139,3 +139,35 @@ def test_the_mode_stays_when_the_override_is_taken_away(bmc, off):
     operations.boot(off, "pxe", mode="uefi", interval=0.05)
     operations.boot(off, "none", interval=0.05)
     assert bmc.state("gpu01")["override"]["mode"] == "UEFI"
+
+
+@pytest.mark.parametrize(
+    ("have", "options", "said"),
+    [
+        # Cray EX235a: an order and no override at all
+        ({"BootOrder": ["PXE-IP4"]}, {}, "no boot override"),
+        # Lenovo XCC: once only
+        (
+            {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideEnabled@Redfish.AllowableValues": ["Once"]},
+            {"once": False},
+            "Once",
+        ),
+        # DGX H100: UEFI only, and no mode is shown until one is set
+        (
+            {"BootSourceOverrideMode": None, "BootSourceOverrideMode@Redfish.AllowableValues": ["UEFI"]},
+            {"mode": "legacy"},
+            "UEFI",
+        ),
+    ],
+)
+def test_an_override_that_the_bmc_does_not_offer(have, options, said):
+    """What the BMC says beforehand is refused beforehand, so that check mode does not promise what is then refused."""
+    system = {"@odata.id": "/redfish/v1/Systems/1", "Id": "1", "Boot": have}
+    answers = {"GET /redfish/v1/Systems": {"Members": [system]}, "GET /redfish/v1/Systems/1": system}
+    with serving(answers) as (script, where):
+        for check in (True, False):
+            with pytest.raises(errors.Unsupported) as caught:
+                operations.boot(where, "pxe", check=check, **options)
+            assert said in str(caught.value) and caught.value.next_step
+        assert not script.count("PATCH")
+        assert not operations.boot(where, "none").changed  # that there is none is already so

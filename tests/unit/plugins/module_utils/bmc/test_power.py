@@ -59,8 +59,10 @@ def test_a_restart_that_was_accepted_and_not_done(bmc, off, monkeypatch):
     assert any("no sign" in text for text in operations.power(off, "reset", interval=0.05).warnings)
 
 
-def test_cycle_is_off_and_on_where_the_bmc_has_none(bmc, off):
-    bmc.set_behaviour("gpu01", reset_types=["On", "ForceOff"])
+@pytest.mark.parametrize("more", [[], ["FullPowerCycle"]])
+def test_cycle_is_off_and_on_where_the_bmc_has_none(bmc, off, more):
+    """FullPowerCycle takes mains power away, from the BMC and perhaps a whole chassis: nobody who asks for a cycle means that."""
+    bmc.set_behaviour("gpu01", reset_types=["On", "ForceOff", *more])
     operations.power(off, "on", interval=0.05)
     before = len(writes(bmc))
     operations.power(off, "cycle", interval=0.05)
