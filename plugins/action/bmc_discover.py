@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import tempfile
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import discover
-from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import discover as door
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.discovery import Here
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import expected_list
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.bmc import BmcAction
@@ -66,7 +68,7 @@ class _Secrets:
 
 
 class _Sent:
-    """discover.Here on another machine: each call is the module, sent there."""
+    """The work of Here on another machine: each call is the module, sent there."""
 
     def __init__(self, action):
         self._action = action
@@ -151,7 +153,9 @@ class ActionModule(BmcAction):
             )
         }
         options.update(site_reference=params["site_credential"], factory=params["factory_credentials"])
-        far = _Sent(self) if self.far else discover.Here(params["concurrency"])
+        far = _Sent(self) if self.far else Here(params["concurrency"], self._display.display)
+        # When the controller ends, this worker gets the time to delete its sessions; the engine sends nothing else from then on.
+        process.die_with_parent(os.getppid(), signal.SIGTERM)
         rows, places = params["expected"], None
         if params["expected_file"]:
             rows, places = expected_list.read(params["expected_file"])

@@ -19,8 +19,8 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import s
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.breaker import Breaker
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.engine import Engine, Job, Watch
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.pace import Pacer
-from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.progress import Progress
-from ansible_collections.aicluster.baremetal.plugins.plugin_utils import places
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.progress import Alive
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils import host_variables, places
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction, plain
 
 HERE = ("localhost", "127.0.0.1", "::1")
@@ -29,6 +29,9 @@ MARK = "aicluster_fleet"
 # Each IPMI session is a process of its own.
 IPMI_AT_ONCE = 32
 MOST_WARNINGS = 10
+# Seconds between two signs of life of the hosts' attempts, and what one of them may cost.
+HEARTBEAT_S = 60.0
+HEARTBEAT_EACH_S = 0.05
 
 tls.warm()
 LOADED = (ipmi, redfish)  # before the fork, so that no worker pays for their imports
@@ -89,7 +92,11 @@ class ActionModule(RegistryAction):
         for host, error in targets.shared(values, keys).items():
             results[host] = error.as_result()
         jobs = self._jobs(operation, values, keys, rules, results)
-        notes = self._notes(values) if params["note_power_on"] and not self.check_mode else {}
+        attempts = {} if self.check_mode else self._attempts(values)
+        notes = {
+            host: functools.partial(self._note_power_on, host, *numbers, [])
+            for host, numbers in (attempts.items() if params["note_power_on"] else ())
+        }
         secrets = self._secrets(values, later)
         del values
         watch = Watch()
@@ -100,7 +107,7 @@ class ActionModule(RegistryAction):
             check, diff = self.check_mode, bool(self._task.diff)
             return door.call(operation, own, job.host, seconds, check, diff, before_write, watch, notes.get(job.host))
 
-        self._run_jobs(operation, jobs, call, watch, pacers, results)
+        self._run_jobs(operation, jobs, call, watch, pacers, results, list(attempts.values()))
         diff = summary.joined_diff(results)
         found = summary.summarise(hosts, results, skipped, time.monotonic() - begun)
         self._warn(results)
@@ -183,18 +190,19 @@ class ActionModule(RegistryAction):
         hostvars = self.task_vars["hostvars"]
         wanted = list(names.items()) + [(f"stagger {number}", rule["by"]) for number, rule in enumerate(rules)]
         found = {}
-        for host in hosts:
-            try:
-                found[host] = self._values(hostvars, host, wanted)
-            except Exception as error:  # a template of this host: undefined, a lookup that fails, ...
-                results[host] = errors.InvalidInput(
-                    "a variable of this host cannot be read",
-                    host=host,
-                    thing="host variables",
-                    wanted=", ".join(name for _key, name in wanted),
-                    seen=str(error).splitlines()[0] if str(error) else type(error).__name__,
-                    next_step="correct the inventory",
-                ).as_result()
+        with host_variables.cheap():
+            for host in hosts:
+                try:
+                    found[host] = self._values(hostvars, host, wanted)
+                except Exception as error:  # a template of this host: undefined, a lookup that fails, ...
+                    results[host] = errors.InvalidInput(
+                        "a variable of this host cannot be read",
+                        host=host,
+                        thing="host variables",
+                        wanted=", ".join(name for _key, name in wanted),
+                        seen=str(error).splitlines()[0] if str(error) else type(error).__name__,
+                        next_step="correct the inventory",
+                    ).as_result()
         return found
 
     @staticmethod
@@ -240,13 +248,14 @@ class ActionModule(RegistryAction):
             )
         return jobs
 
-    def _notes(self, values):
-        """{host: what writes its start into the boot timeline, once}, for the hosts inside an attempt."""
-        found = {}
-        for host, own in values.items():
-            if own["attempt"] is not None and own["fencing"] is not None:
-                found[host] = functools.partial(self._note_power_on, host, int(own["attempt"]), int(own["fencing"]), [])
-        return found
+    @staticmethod
+    def _attempts(values):
+        """{host: (attempt, fencing)} of the hosts that are inside an attempt."""
+        return {
+            host: (int(own["attempt"]), int(own["fencing"]))
+            for host, own in values.items()
+            if own["attempt"] is not None and own["fencing"] is not None
+        }
 
     def _note_power_on(self, host, attempt, fencing, noted):
         if noted:
@@ -322,7 +331,7 @@ class ActionModule(RegistryAction):
         return found
 
     # ---- the run --------------------------------------------------------------------------------------------------------------------------
-    def _run_jobs(self, operation, jobs, call, watch, pacers, results):
+    def _run_jobs(self, operation, jobs, call, watch, pacers, results, attempts=()):
         params, shared = self.params, summary.Shared()
 
         def keep(host, result):
@@ -333,7 +342,14 @@ class ActionModule(RegistryAction):
             concurrency=params["concurrency"],
             pacers=pacers,
             breaker=Breaker(len(jobs), params["max_fail_percentage"], params["max_refused_logins"]),
-            progress=Progress(operation, len(jobs), params["progress"], self._display.display),
+            progress=Alive(
+                functools.partial(self._heartbeat, attempts),
+                max(HEARTBEAT_S, len(attempts) * HEARTBEAT_EACH_S),
+                operation,
+                len(jobs),
+                params["progress"],
+                self._display.display,
+            ),
             deadline_s=params["deadline"],
             canary=params["canary"],
             watch=watch,
@@ -346,6 +362,14 @@ class ActionModule(RegistryAction):
         finally:
             if writer:
                 writer.close()
+
+    def _heartbeat(self, attempts):
+        """A task that staggers its hosts may last long, and all this time their attempts have a living owner."""
+        for attempt, fencing in attempts:
+            try:
+                self.registry.heartbeat(attempt, fencing)
+            except errors.FencedOut:
+                continue  # its next write says so
 
     def _writer(self, operation, keep):
         """The writer of large results, or None where they are to stay in memory."""

@@ -43,9 +43,9 @@ options:
     default: 1.5
   concurrency:
     description:
-      - BMCs that are worked on at the same time.
+      - BMCs that are worked on at the same time, of those over IPMI at most 32.
     type: int
-    default: 16
+    default: 200
   factory_credentials:
     description:
       - Names of entries in the secret store to try on new BMCs, in this order.

@@ -267,10 +267,10 @@ class Here:
         if not targets:
             return []
         with ThreadPoolExecutor(max_workers=max(1, min(self.concurrency, len(targets)))) as pool:
-            return list(pool.map(lambda target: _guarded(work, target), targets))
+            return list(pool.map(lambda target: guarded(work, target), targets))
 
 
-def _guarded(work, target):
+def guarded(work, target):
     """One BMC's trouble never ends the others' work."""
     try:
         return work(target)
@@ -300,6 +300,7 @@ def endpoint_for(target, candidate, protocol=None):
         else "verify",
         name=target.get("name"),
         timeout=target.get("timeout") or 120.0,
+        transport=target.get("transport"),
     )
 
 

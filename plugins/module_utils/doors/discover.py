@@ -6,8 +6,8 @@ import json
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..bmc import discover
 from ..core.errors import BaremetalError
+from ..fleet.discovery import Here
 
 SECTIONS = ["system", "bmc", "processors", "memory", "nics", "drives", "gpus", "firmware", "boot"]
 
@@ -16,7 +16,7 @@ SCAN = {
     "port": {"type": "int", "default": 443},
     "ipmi_port": {"type": "int", "default": 623},
     "scan_timeout": {"type": "float", "default": 1.5},
-    "concurrency": {"type": "int", "default": 16},
+    "concurrency": {"type": "int", "default": 200},
 }
 STAGE = {
     **SCAN,
@@ -45,7 +45,7 @@ def main():
     """The shipped module: one errand, done here. Without its action plugin it scans, which needs neither registry nor credentials."""
     module = AnsibleModule(argument_spec={**STAGE, **ERRAND}, supports_check_mode=True, **RULES)
     params = module.params
-    here = discover.Here(params["concurrency"])
+    here = Here(params["concurrency"])
     try:
         if params["errand"] == "scan":
             found = here.scan(params["ranges"] or [], params["port"], params["ipmi_port"], params["scan_timeout"])

@@ -43,3 +43,19 @@ class Progress:
         if pace > 0:
             text += f", {pace:.3g} a second, about {format_seconds((self.total - self.done) / pace)} left"
         return text
+
+
+class Alive(Progress):
+    """The line of progress, and beside it a call of `beat` every `beat_s` seconds."""
+
+    def __init__(self, beat, beat_s, *line):
+        super().__init__(*line)
+        self._beat, self._beat_s = beat, beat_s
+        self._beaten = self._clock()
+
+    def tick(self):
+        super().tick()
+        now = self._clock()
+        if now - self._beaten >= self._beat_s:
+            self._beaten = now
+            self._beat()

@@ -171,6 +171,7 @@ def test_to_the_baseline_and_a_second_run(site):
     assert site.registry.firmware_plans("gpu01")[0]["state"] == "done"
     evidence = site.registry.evidence("gpu01")[-1]
     assert (evidence["check"], evidence["outcome"], evidence["value"]["cpld"]) == ("firmware_baseline", "pass", "2.0")
+    assert evidence["simulated"]  # as the simulated BMC says of itself
     assert site.lab.state("gpu01")["sessions"] == 0 and site.lab.state("gpu01")["power"] == "Off"  # as it was
     facts = site.registry.node("gpu01")["facts"]  # what the next discovery would read
     assert facts["bmc"]["firmware"] == "2.0" and {row["version"] for row in facts["firmware"]} == {"2.0"}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.progress import Progress
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.progress import Alive, Progress
 
 
 def test_the_line():
@@ -27,3 +27,11 @@ def test_the_end_needs_no_line_and_zero_means_never():
     done.tick()
     never.tick()
     assert lines == []
+
+
+def test_a_sign_of_life_beside_the_line():
+    now, lines, beats = [0.0], [], []
+    progress = Alive(lambda: beats.append(now[0]), 60, "start", 4, 100, lines.append, lambda: now[0])
+    for now[0] in (1, 59, 61, 70, 121, 122):
+        progress.tick()
+    assert beats == [61, 121] and len(lines) == 1
