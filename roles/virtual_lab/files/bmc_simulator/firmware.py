@@ -126,7 +126,15 @@ def make_image(
     requires: dict[str, list[str]] | None = None,
 ) -> bytes:
     """An image as a file; `accepts` becomes the hop rule."""
-    head: dict[str, Any] = {"component": component, "version": version}
+    return _image({"component": component, "version": version}, size, accepts, requires)
+
+
+def make_bundle(versions: dict[str, str], accepts: list[str] | None = None) -> bytes:
+    """One image for several components, or for several of a kind."""
+    return _image({"components": versions}, 4096, accepts, None)
+
+
+def _image(head: dict[str, Any], size: int, accepts: list[str] | None, requires: dict[str, list[str]] | None) -> bytes:
     if accepts:
         head["from"] = accepts
     if requires:

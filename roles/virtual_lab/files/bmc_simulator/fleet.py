@@ -26,7 +26,7 @@ import uuid
 import warnings
 from typing import Any
 
-from . import profiles
+from . import profiles, rehearsal
 from .behaviour import BehaviourError, check_value
 from .certificate import (
     Authority,
@@ -188,6 +188,7 @@ class Group:
         self.count = value.get("count", 1)
         self.prefix = value.get("prefix", "sim" if index == 0 else f"sim{chr(96 + index)}")
         self.first = ipaddress.IPv4Address(value.get("address") or ipaddress.IPv4Address("127.20.0.1") + offset)
+        self._first = int(self.first)
         self.port = value.get("port", 8443)
         self.one_address = bool(value.get("one_address", False))
         self.rack_size = value.get("rack_size", 16)
@@ -236,7 +237,9 @@ class Group:
         """Address, Redfish port and IPMI port of a BMC of the group."""
         if self.one_address:
             return str(self.first), self.port + number - 1, self.port + number - 1
-        return str(self.first + number - 1), self.port, 623 if self.port == 443 else self.port + 1
+        # asked for several times in each request, and ipaddress takes as long as the rest of the answer
+        address = socket.inet_ntoa((self._first + number - 1).to_bytes(4, "big"))
+        return address, self.port, 623 if self.port == 443 else self.port + 1
 
     def __iter__(self):
         return (NodeConfig(self, number) for number in range(1, self.count + 1))
@@ -513,11 +516,9 @@ class Fleet:
     @staticmethod
     async def _serve(front: FleetFront, connection: socket.socket) -> None:
         try:
+            context = front.context()
             await asyncio.get_running_loop().connect_accepted_socket(
-                front.protocol,
-                connection,
-                ssl=front.context(),
-                ssl_handshake_timeout=30 if front.node.config["bmc"]["tls"] else None,
+                front.protocol, connection, ssl=context, ssl_handshake_timeout=30 if context else None
             )
         except (OSError, ssl.SSLError):
             # a client that gave up, or that does not trust the certificate
@@ -714,6 +715,13 @@ def parser() -> argparse.ArgumentParser:
     )
     out.add_argument("--fault", type=_fault, action="append", default=[], metavar="2%:FAULT", help="of a share")
     out.add_argument("--all-faults", metavar="2%", help="every named fault, each on this share or number of BMCs")
+    out.add_argument(
+        "--baseline", metavar="FILE", help="rehearse this firmware baseline: with stand-in images, in --dir"
+    )
+    out.add_argument(
+        "--server", metavar="SERVER.JSON", help="what bmc_firmware_info says of a server: the BMCs run that"
+    )
+    out.add_argument("--platform", help="which of the baseline's platforms they are")
     out.add_argument("--seed", type=int, help="which BMCs are faulty (default 1)")
     out.add_argument(
         "--dir", help="certificates, inventory, control socket (default: a new directory, removed at the end)"
@@ -760,6 +768,22 @@ def describe(options: argparse.Namespace) -> Json:
     return value
 
 
+def rehearse(options: argparse.Namespace, value: Json) -> str | None:
+    """Put what a server runs into the description; returns the platform of the baseline that is rehearsed, if any."""
+    if not options.baseline and not options.server:
+        return None
+    missing = [f"--{name}" for name in ("baseline", "server", "dir") if not getattr(options, name)]
+    if missing:
+        raise SchemaError([f"a rehearsal wants --baseline, --server and --dir; missing: {', '.join(missing)}"])
+    directory = pathlib.Path(options.dir)
+    for group in value["groups"]:
+        components, platform = rehearsal.prepare(
+            options.baseline, options.server, directory, options.platform, group.get("profile")
+        )
+        group["components"] = {**components, **group.get("components", {})}
+    return platform
+
+
 def main(argv: list[str]) -> int:
     from .__main__ import die_with, run
 
@@ -771,6 +795,7 @@ def main(argv: list[str]) -> int:
         value = describe(options)
         if not value.get("dir"):
             value["dir"] = temporary = tempfile.mkdtemp(prefix="bmcfleet-")
+        rehearsed = rehearse(options, value)
         fleet = Fleet(value)
         if options.check:
             print(f"{fleet.count} BMCs, {len(fleet._faulty)} of them with faults")
@@ -779,6 +804,13 @@ def main(argv: list[str]) -> int:
         if limit < fleet.count + 256:
             print(f"bmc_simulator: {fleet.count} BMCs need as many open files, {limit} are allowed", file=sys.stderr)
             return 1
+        if rehearsed:
+            servers = [
+                {key: config[key] for key in ("serial", "name", "rack", "slot")}
+                for group in fleet.groups
+                for config in group
+            ]
+            rehearsal.write_expected(fleet.directory, servers, rehearsed)
         asyncio.run(run(fleet, f"{fleet.count} BMCs"))
     except SchemaError as error:
         print(
