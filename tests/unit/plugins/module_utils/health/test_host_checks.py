@@ -175,6 +175,14 @@ def test_a_wrong_result_fails():
     )
 
 
+def test_the_size_ends_the_disk_test():
+    """With a run time beside the size, fio writes all of it on a slow machine and then skips the reading back: seen as "verified 0 bytes"."""
+    system = Answers()
+    host_checks.check_disk(plan(disk_path="/tmp", seconds=1), system)
+    (argv,) = system.asked
+    assert any(word.startswith("--size=") for word in argv) and not any(word.startswith("--runtime") for word in argv)
+
+
 def test_disk_without_room(tmp_path):
     assert "free" in host_checks.check_disk(plan(disk_path=str(tmp_path), disk_size="900 TiB"), System())[0]["detail"]
     assert host_checks.check_disk(plan(disk_path=str(tmp_path / "no")), System())[0]["outcome"] == "could_not_test"
