@@ -156,10 +156,11 @@ class _Run:
         self.options, self.images, self.actor, self.fence = options, images, actor, fence
         self.attempt, self.check, self.tell, self.owner = attempt or (None, None), check, tell, owner
         self.begin = begin
-        self.node, self.journal = row["serial"], None
+        self.node, self.journal, self.bmc = row["serial"], None, None
 
     def run(self):
         with RedfishUpdater(self.endpoint, self._before_write, self.options.publish) as port:
+            self.bmc = port
             self._right_server(port)
             port = self._with_tools(port)
             plan, row, under_way = self._plan(port)
@@ -468,6 +469,7 @@ class _Run:
             "limit": plan.baseline,
             "rule": RULE,
             "source": "bmc",
+            "simulated": self.bmc.simulated,
             "detail": None if outcome == PASS else {"state": result["state"]},
         }
         have = [row for row in self.registry.evidence(self.node) if row["check"] == item["check"]]

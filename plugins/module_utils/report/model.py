@@ -150,6 +150,8 @@ def checks(evidence):
 
 
 def _number(value):
+    if isinstance(value, dict):
+        return _words(value)
     return f"{value:.4g}" if isinstance(value, float) else value
 
 

@@ -1162,12 +1162,11 @@ def firmware_resource(node: Node, path: str, identity: str) -> Json | None:
         "Status": ok(),
         "RelatedItem": [link(f"{V1}/{row.related or 'Chassis/' + CHASSIS}")],
         "RelatedItem@odata.count": 1,
+        "Oem": simulated(),
     }
     if component in node.firmware_pending:
         # what is written and waits for its reset
-        body["Oem"] = {
-            "AICluster": {"@odata.type": "#AICluster.v1_0_0.Staged", "StagedVersion": node.firmware_pending[component]}
-        }
+        body["Oem"]["AICluster"]["StagedVersion"] = node.firmware_pending[component]
     return body
 
 

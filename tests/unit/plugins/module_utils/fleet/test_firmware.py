@@ -435,14 +435,13 @@ def test_the_stage_leaves_alone_what_is_not_its_own(site):
     assert site.arrived == {} and site.registry.firmware_plan("gpu01") is None
 
 
-def test_a_reset_by_hand_leaves_the_attempt_open(site):
-    site.lab.set_behaviour("gpu01", reset_types=["On", "ForceOff", "PowerCycle"])
-    original = subject.RedfishUpdater._action
-    subject.RedfishUpdater._action = staticmethod(lambda *_unused: None)
-    try:
+def test_a_reset_by_hand_leaves_the_attempt_open(site, monkeypatch):
+    def refuse(_self, activation):
+        raise errors.Unsupported("the BMC cannot take its own power away", thing=activation)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(subject.RedfishUpdater, "_cycle", refuse)
         result = in_stage(site)
-    finally:
-        subject.RedfishUpdater._action = original
     assert result["error"]["code"] == "awaiting_activation" and "ac_cycle" in result["msg"]
     assert (
         site.registry.node("gpu01")["state"] == "updating"

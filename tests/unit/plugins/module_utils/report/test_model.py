@@ -42,6 +42,11 @@ def test_checks_put_failures_first_and_say_simulated():
     assert shown["rows"][1]["value"] == "1235 bogo ops/s" and not shown["rows"][1]["simulated"]
 
 
+def test_versions_are_shown_as_words():
+    shown = model.checks([{"check": "firmware_baseline", "outcome": "pass", "value": {"bmc": "2.1", "bios": "1.7"}}])
+    assert shown["rows"][0]["value"] == "bios: 1.7, bmc: 2.1" and not shown["rows"][0]["number"]
+
+
 def test_no_evidence_is_no_outcome():
     assert model.checks([])["overall"] is None
 
