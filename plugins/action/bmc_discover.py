@@ -8,7 +8,7 @@ import os
 import signal
 import tempfile
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import discover
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import discover, sources
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import discover as door
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.discovery import Here
@@ -76,6 +76,9 @@ class _Sent:
     def scan(self, ranges, port, ipmi_port, timeout):
         return self._send(errand="scan", ranges=ranges, port=port, ipmi_port=ipmi_port, scan_timeout=timeout)
 
+    def ssdp(self, wait_s):
+        return [tuple(found) for found in self._send(errand="ssdp", ssdp_wait=wait_s)["answers"]]
+
     def visit(self, targets):
         return self._send(errand="visit", targets=json.dumps(targets))["answers"] if targets else []
 
@@ -105,11 +108,11 @@ class ActionModule(BmcAction):
 
     def execute(self):
         params = self.params
-        if not params["ranges"]:
+        if not params["ranges"] and not params["lease_files"] and not params["ssdp"]:
             raise errors.InvalidInput(
                 "no address range was given",
                 thing="ranges",
-                wanted="10.0.0.0/24, 10.0.0.5-10.0.0.9, or single addresses",
+                wanted="10.0.0.0/24, 10.0.0.5-10.0.0.9, or single addresses; or lease_files, or ssdp",
                 next_step="set discover_ranges",
             )
         if "{serial}" not in params["site_credential"]:
@@ -152,6 +155,10 @@ class ActionModule(BmcAction):
                 "sections",
             )
         }
+        options["ranges"] = params["ranges"] or []
+        # Lease files lie where the expected list does, on the controller; the search goes out where the BMCs can be reached.
+        options["addresses"] = sources.read_leases(params["lease_files"] or [])
+        options["ssdp_wait"] = params["ssdp_wait"] if params["ssdp"] else None
         options.update(site_reference=params["site_credential"], factory=params["factory_credentials"])
         far = _Sent(self) if self.far else Here(params["concurrency"], self._display.display)
         # When the controller ends, this worker gets the time to delete its sessions; the engine sends nothing else from then on.

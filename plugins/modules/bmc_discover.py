@@ -26,6 +26,21 @@ options:
       - Addresses to ask, such as C(10.0.0.0/24), C(10.0.0.5-10.0.0.9), C(10.0.0.5-9) or C(10.0.0.5). C(:port) may follow.
     type: list
     elements: str
+  lease_files:
+    description:
+      - Files of DHCP leases on the controller, of dnsmasq, ISC dhcpd or Kea (CSV). The addresses whose lease is valid now are asked too.
+    type: list
+    elements: path
+  ssdp:
+    description:
+      - Whether Redfish services are searched by SSDP (multicast on every interface of the machine that reaches the BMCs); what answers is asked too.
+    type: bool
+    default: false
+  ssdp_wait:
+    description:
+      - Seconds in which an answer to the search counts.
+    type: float
+    default: 3.0
   port:
     description:
       - Port of the Redfish services.
@@ -113,7 +128,7 @@ options:
     description:
       - Used by the action plugin only, for the part of the work that C(delegate_to) sends to another machine.
     type: str
-    choices: [scan, visit, rotate]
+    choices: [scan, ssdp, visit, rotate]
     default: scan
   targets:
     description:
@@ -142,6 +157,12 @@ EXAMPLES = r"""
     factory_credentials: [factory-supermicro, factory-dell]
     expected_file: /srv/delivery/row-7.csv
   register: found
+
+- name: Take over what the management network's DHCP server gave an address, and what answers a search
+  aicluster.baremetal.bmc_discover:
+    lease_files: [/var/lib/misc/dnsmasq.leases]
+    ssdp: true
+    factory_credentials: [factory]
 
 - name: Look into another room, from the machine that can reach it
   aicluster.baremetal.bmc_discover:

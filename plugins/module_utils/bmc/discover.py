@@ -15,7 +15,7 @@ from ..core import node_columns
 from ..core.errors import AuthenticationFailed, BaremetalError, Conflict, InvalidInput, NotFound, Refused, Unreachable
 from ..core.outcome import COULD_NOT_TEST, FAIL, PASS
 from ..core.plan import Change, Plan
-from . import connect, operations, scan
+from . import connect, operations, scan, sources
 from .endpoint import DEFAULT_PORT, IPMI_PASSWORD_BYTES, Endpoint
 
 # What changes by itself between two looks is no inventory: power, health, the boot override.
@@ -255,6 +255,10 @@ class Here:
     def scan(self, ranges, port, ipmi_port, timeout):
         return scan.scan(ranges, port, ipmi_port or 0, timeout)
 
+    def ssdp(self, wait_s):
+        """[(address, port)] of the Redfish services that answer a search."""
+        return sources.ssdp(wait_s)
+
     def visit(self, targets):
         """For each {address, port, protocol, fingerprint, tls, candidates: [{username, password}], sections}: what `visit` returns."""
         return self._each(visit, targets)
@@ -402,6 +406,7 @@ class Stage:
                 node["bmc_fingerprint"]: node for node in self.retired.values() if node["bmc_fingerprint"]
             }
             self.access = self.registry.newest_of(ACCESS_CHECK)
+        self.options["ranges"] = self._ranges()
         seen = self.far.scan(
             self.options["ranges"], self.options["port"], self.options["ipmi_port"], self.options["scan_timeout"]
         )
@@ -417,6 +422,13 @@ class Stage:
             self._move(entry)
         self._silent(seen, entries)
         return self._report(seen, entries)
+
+    def _ranges(self):
+        """The ranges, the addresses that others know (DHCP leases), and what answers the search, without doubles."""
+        found = [*self.options["ranges"], *(self.options.get("addresses") or ())]
+        for address, port in self.far.ssdp(self.options["ssdp_wait"]) if self.options.get("ssdp_wait") else ():
+            found.append(f"[{address}]:{port}" if ":" in address else f"{address}:{port}" if port != 443 else address)
+        return list(dict.fromkeys(found))
 
     def _check_secrets(self):
         """Before any work: the store can be read, and what it has for the factory is an account. A lost store must not look like BMCs that let nobody in."""

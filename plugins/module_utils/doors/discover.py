@@ -6,6 +6,7 @@ import json
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..bmc import sources
 from ..core.errors import BaremetalError
 from ..fleet.discovery import Here
 
@@ -13,6 +14,9 @@ SECTIONS = ["system", "bmc", "processors", "memory", "nics", "drives", "gpus", "
 
 SCAN = {
     "ranges": {"type": "list", "elements": "str"},
+    "lease_files": {"type": "list", "elements": "path"},
+    "ssdp": {"type": "bool", "default": False},
+    "ssdp_wait": {"type": "float", "default": 3.0},
     "port": {"type": "int", "default": 443},
     "ipmi_port": {"type": "int", "default": 623},
     "scan_timeout": {"type": "float", "default": 1.5},
@@ -35,7 +39,7 @@ STAGE = {
 }
 # Only between the action plugin and the module that it sends to a delegate.
 ERRAND = {
-    "errand": {"type": "str", "choices": ["scan", "visit", "rotate"], "default": "scan"},
+    "errand": {"type": "str", "choices": ["scan", "ssdp", "visit", "rotate"], "default": "scan"},
     "targets": {"type": "str", "no_log": True},
 }
 RULES = {"mutually_exclusive": [["expected", "expected_file"]]}
@@ -47,8 +51,13 @@ def main():
     params = module.params
     here = Here(params["concurrency"])
     try:
+        if params["errand"] == "ssdp":
+            module.exit_json(changed=False, answers=here.ssdp(params["ssdp_wait"]))
         if params["errand"] == "scan":
-            found = here.scan(params["ranges"] or [], params["port"], params["ipmi_port"], params["scan_timeout"])
+            ranges = [*(params["ranges"] or []), *sources.read_leases(params["lease_files"] or [])]
+            if params["ssdp"]:
+                ranges += [f"{address}:{port}" for address, port in here.ssdp(params["ssdp_wait"])]
+            found = here.scan(ranges, params["port"], params["ipmi_port"], params["scan_timeout"])
             module.exit_json(changed=False, **found)
         targets = json.loads(params["targets"] or "[]")
         if params["errand"] == "rotate" and module.check_mode:
