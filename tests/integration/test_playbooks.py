@@ -74,6 +74,7 @@ def test_check_mode_where_nothing_is_there_yet(play, tmp_path, name):
         ("resume", "all_nodes=perhaps", "argument 'all_nodes'"),
         ("deploy", "deploy_retry_failed=maybe", "deploy_retry_failed: wanted: bool; seen: maybe; next:"),
         ("deploy", "deploy_serial=0", "deploy_serial: seen: 0; wanted: a number of nodes"),
+        ("deploy", "deploy_start_timeout=0", "deploy_start_timeout=0; wanted: numbers above 0"),
         ("deploy", "deploy_boot_target=floppy", "deploy_boot_target must be one of: pxe, uefi_http, got: floppy"),
         ("software", "software_repair=maybe", "software_repair: wanted: bool; seen: maybe; next:"),
         ("burn_in", "burn_in_seconds=0", "burn_in_seconds=0; wanted: numbers above 0"),
