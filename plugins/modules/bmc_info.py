@@ -9,9 +9,10 @@ short_description: Read a server's inventory from its BMC
 version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
-  - Reads system, BMC, processors, memory, network interfaces, drives, GPUs, firmware versions and boot override through Redfish,
-    or the little that IPMI can tell.
+  - Reads system, BMC, processors, memory, network interfaces, drives, GPUs, firmware versions, boot override and what can be asked of it through
+    Redfish, or the little that IPMI can tell.
   - A section that cannot be read is empty and named in RV(bmc_warnings); it is no failure.
+  - A service without a computer system (a chassis controller, a power shelf) tells what it can of itself.
 extends_documentation_fragment:
   - aicluster.baremetal.bmc
 options:
@@ -21,7 +22,7 @@ options:
       - The firmware list of some GPU servers takes minutes; leave it out where it is not needed.
     type: list
     elements: str
-    choices: [system, bmc, processors, memory, nics, drives, gpus, firmware, boot, storage, power, thermal, bios, logs]
+    choices: [system, bmc, processors, memory, nics, drives, gpus, firmware, boot, offers, storage, power, thermal, bios, logs]
   section_timeout:
     description:
       - Seconds that each section may take. One that takes longer is empty, with a warning, and costs the others nothing.
@@ -50,7 +51,9 @@ info:
     - The sections that were read.
     - C(power) has consumed_watts, capacity_watts and supplies; C(thermal) has temperatures and fans; C(bios) has attributes and pending;
       C(logs) has the newest entries that are worse than OK; C(storage) has controllers, volumes and the number of drives.
-    - C(system) has id, manufacturer, model, serial, uuid, sku, power, bios_version and health; C(location) has rack and slot where the BMC knows them.
+    - C(system) has id, manufacturer, model, serial, uuid, sku, power, bios_version, memory_gib and health; C(location) has rack and slot where the BMC knows
+      them; C(nics) has slot, mac and name, with no mac where the BMC knows none.
+    - C(offers) has reset_types and update_methods (V(multipart), V(push), V(simple)), as the BMC lists them.
   returned: success
   type: dict
   sample:

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from ..core.deadline import Deadline
-from ..core.errors import AuthenticationFailed, BaremetalError, DeadlineExceeded, InvalidInput, Refused, Unreachable
+from ..core.errors import (
+    AuthenticationFailed,
+    BaremetalError,
+    DeadlineExceeded,
+    InvalidInput,
+    Refused,
+    Unreachable,
+    Unsupported,
+)
 from . import connect, sensors, transform
 from .bios import observed
 from .endpoint import check_seconds
-from .log import choose_logs, read_entries, read_services, wanted_entries
+from .log import choose_logs, read_entries, read_services, sel_facts, wanted_entries
 from .storage import volume_facts
 
 # What is read unless the caller says which; then what is only read when it is named.
-SECTIONS = ("system", "bmc", "processors", "memory", "nics", "drives", "gpus", "firmware", "boot")
+SECTIONS = ("system", "bmc", "processors", "memory", "nics", "drives", "gpus", "firmware", "boot", "offers")
 MORE_SECTIONS = ("storage", "power", "thermal", "bios", "logs")
-DICTS = ("system", "bmc", "boot", "power", "thermal", "bios")
+DICTS = ("system", "bmc", "boot", "offers", "power", "thermal", "bios")
+# What a service without any computer system (a chassis controller, a power shelf, a switch) can tell.
+WITHOUT_SYSTEM = ("system", "bmc", "firmware", "offers", "logs")
 LOG_ENTRIES = 50
 
 
-def info(endpoint, sections=None, deadline_s=None, section_s=None):
+def info(endpoint, sections=None, deadline_s=None, section_s=None, any_service=False):
     """The node's inventory by its BMC: a dict with the keys of SECTIONS (or those asked for) plus `warnings`, `source` and `location`.
 
-    `section_s` bounds each section, so that a slow one costs the others nothing; what was not read is empty and a warning.
+    `section_s` bounds each section, so that a slow one costs the others nothing; what was not read is empty and a warning. `any_service`: one without any
+    computer system (a chassis controller, a power shelf) tells what it can, else it is NotFound.
     """
     sections = tuple(sections or SECTIONS)
     unknown = [name for name in sections if name not in SECTIONS + MORE_SECTIONS]
@@ -42,34 +53,40 @@ def info(endpoint, sections=None, deadline_s=None, section_s=None):
             return _ipmi_info(client, sections)
         if set(sections) - {"system", "bmc", "boot"}:
             client.login()
-        return redfish_info(client, sections, section_s)
+        return redfish_info(client, sections, section_s, any_service)
 
 
-def redfish_info(client, sections=SECTIONS, section_s=None):
+def redfish_info(client, sections=SECTIONS, section_s=None, any_service=False):
     """Inventory through an open Redfish client. A section that cannot be read is empty and a warning, never an error."""
-    system = client.system()
-    chassis = client.optional(transform.link(system, "Links", "Chassis"), "the chassis")
+    system = client.system_or_none() if any_service else client.system()
+    chassis = client.chassis()
     found = {}
     readers = {
         "system": lambda: transform.system_facts(system, chassis),
-        "bmc": client.identity,
+        "bmc": lambda: _bmc(client),
         "processors": lambda: transform.processors(_processors(client)),
         "memory": lambda: transform.memory(client.members(transform.link(system, "Memory"), "the memory")),
         "nics": lambda: transform.nics(
             client.members(transform.link(system, "EthernetInterfaces"), "the network interfaces")
         ),
-        "drives": lambda: transform.drives(_drives(client, system)),
+        "drives": lambda: transform.drives(_drives(client, system)) or _simple_drives(client, system),
         "gpus": lambda: _gpus(client, system, chassis),
         "firmware": lambda: transform.firmware(_firmware(client)),
         "boot": lambda: transform.boot(client.boot_place()[0]),
+        "offers": lambda: _offers(client, system),
         "storage": lambda: _storage(client, system),
         "power": lambda: sensors.power(client),
         "thermal": lambda: sensors.thermal(client),
         "bios": lambda: _bios(client, system),
         "logs": lambda: _logs(client),
     }
+    if not system:
+        client.warnings.append(
+            "this service has no computer system: it is a switch, a power shelf or a chassis controller"
+        )
+        found.update({name: {} if name in DICTS else [] for name in sections if name not in WITHOUT_SYSTEM})
     # The firmware list takes minutes on some GPU servers: last, so that it costs no other section its time.
-    for name in sorted(sections, key=lambda section: section == "firmware"):
+    for name in sorted((item for item in sections if item not in found), key=lambda section: section == "firmware"):
         part = client.deadline
         try:
             with client.limited(section_s, name) as part:
@@ -102,12 +119,12 @@ def _processors(client):
 
 def _gpus(client, system, chassis):
     """GPUs of the host's own processors, then of the other systems behind this BMC (HGX boards), then of the PCIe devices."""
-    items = [item for item in _processors(client) if transform.text(item, "ProcessorType") == "GPU"]
+    found = transform.gpus(_processors(client))
     mine = transform.same_path(transform.text(system, "@odata.id"))
     for other in client.systems_seen():
         if transform.same_path(transform.text(other, "@odata.id")) != mine:
-            items += client.members(transform.link(other, "Processors"), "the processors of another system")
-    found = transform.gpus(items)
+            items = client.members(transform.link(other, "Processors"), "the processors of another system")
+            found += transform.gpus(items, {gpu["serial"] for gpu in found if gpu["serial"]})
     if not found:
         uris = transform.links(system, "PCIeDevices")
         devices = [client.optional(uri, "a PCIe device") for uri in uris[:64]]
@@ -115,6 +132,28 @@ def _gpus(client, system, chassis):
             devices = client.members(transform.link(chassis or {}, "PCIeDevices"), None)
         found = transform.pcie_gpus([item for item in devices if item])
     return found
+
+
+def _bmc(client):
+    """{id, vendor, model, firmware}: who the BMC is. Cray's controllers show their version in the firmware inventory only, under the id BMC."""
+    found = {"id": transform.text(client.manager(), "Id") or None, **client.identity()}
+    if not found["firmware"]:
+        service = client.optional(transform.link(client.root(), "UpdateService"), None) or {}
+        page = client.optional(transform.link(service, "FirmwareInventory"), None) or {}
+        uris = [transform.text(item, "@odata.id") for item in transform.members_of(page) if isinstance(item, dict)]
+        uri = next((uri for uri in uris if transform.same_path(uri).endswith("/bmc")), None)
+        found["firmware"] = transform.text(client.optional(uri, None) or {}, "Version") or None
+    return found
+
+
+def _offers(client, system):
+    """{reset_types, update_methods}: what the BMC says that it can be asked for; [] where it says nothing."""
+    try:
+        resets = client.reset_action()[1] if system else None
+    except Unsupported:
+        resets = None
+    service = client.optional(transform.link(client.root(), "UpdateService"), None) or {}
+    return {"reset_types": resets or [], "update_methods": list(transform.update_ways(service))}
 
 
 def _drives(client, system):
@@ -129,6 +168,10 @@ def _drives(client, system):
             if drive:
                 drives.append(drive)
     return drives
+
+
+def _simple_drives(client, system):
+    return transform.simple_drives(client.members(transform.link(system, "SimpleStorage"), None))
 
 
 def _storage(client, system):
@@ -199,12 +242,27 @@ def _ipmi_info(client, sections):
             "sku": None,
             "power": client.read_power(),
             "bios_version": None,
+            "memory_gib": None,
             "health": None,
         }
     if "bmc" in sections:
         found["bmc"] = client.identity()
     if "boot" in sections:
         found["boot"] = _quietly(client, client.read_boot, {})
+    if "firmware" in sections:
+        found["firmware"] = [{"id": "BMC", "version": client.identity()["firmware"]}]
+    if {"thermal", "power"} & set(sections):
+        rows = _quietly(client, client.read_sensors, None)
+        if rows is not None and "thermal" in sections:
+            found["thermal"] = sensors.ipmi_thermal(rows)
+        if rows is not None and "power" in sections:
+            found["power"] = sensors.ipmi_power(rows, _quietly(client, client.read_watts, None))
+    if "logs" in sections:
+        records = _quietly(client, lambda: client.read_log(LOG_ENTRIES), None)
+        if records is not None:
+            # IPMI's records have no severity, so the newest are all shown.
+            entries = [sel_facts(bytes.fromhex(record)) for record in records]
+            found["logs"] = [{"log": "sel", "entries": wanted_entries(entries, None, None, LOG_ENTRIES)}]
     missing = [name for name in sections if name not in found]
     for name in missing:
         found[name] = {} if name in DICTS else []

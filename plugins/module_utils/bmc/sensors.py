@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
+
 from . import transform
 
 MOST_CHASSIS = 8
@@ -78,6 +80,61 @@ def merged(*lists):
                 if have.get(word) is None:
                     have[word] = value
     return list(found.values())
+
+
+def ipmi_health(row):
+    """OK, Warning or Critical from a row of the IPMI client, None where the sensor has no reading."""
+    if row["health"] is None:
+        return None
+    return "Critical" if row["health"] & 6 else ("Warning" if row["health"] else "OK")
+
+
+def ipmi_thermal(rows):
+    """{temperatures, fans} from the sensors of IPMI; they say no thresholds in their readings."""
+    return {
+        "temperatures": [
+            {"name": row["name"], "celsius": row["value"], "critical": None, "health": ipmi_health(row)}
+            for row in rows
+            if row["type"] == "Temperature"
+        ],
+        "fans": [
+            {
+                "name": row["name"],
+                "speed": row["value"],
+                "unit": None if row["value"] is None else ("Percent" if "%" in row["units"] else "RPM"),
+                "health": ipmi_health(row),
+            }
+            for row in rows
+            if row["type"] == "Fan"
+        ],
+    }
+
+
+def ipmi_power(rows, watts=None):
+    """{consumed_watts, capacity_watts, supplies} from the sensors of IPMI; `watts` is what DCMI says, else a sensor of the whole server does."""
+    whole = re.compile(r"total|sys|pwr.?consum|^(pwr|power)$|power.?meter", re.IGNORECASE)
+    if watts is None:
+        watts = next(
+            (
+                row["value"]
+                for row in rows
+                if row["type"] == "Power" and row["value"] is not None and whole.search(row["name"])
+            ),
+            None,
+        )
+    supplies = [
+        {
+            "slot": row["name"],
+            "model": None,
+            "serial": None,
+            "firmware": None,
+            "watts": None,
+            "health": ipmi_health(row),
+        }
+        for row in rows
+        if row["type"] == "Power Supply"
+    ]
+    return {"consumed_watts": watts, "capacity_watts": None, "supplies": supplies}
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------------------------------

@@ -44,12 +44,37 @@ class Server(FakeBmc):
             return session.send_ipmi_response(code=0xcb)
         after = [self.sel[place + 1][0], 0] if place + 1 < len(self.sel) else [0xff, 0xff]
         session.send_ipmi_response(data=after + list(self.sel[place]))
+    # sensor data records of IPMI 2.0, 43.1: [number, sensor type, reading type, unit, M, name]
+    sensors = [(1, 1, 1, 1, 1, b'CPU0_Temp'), (2, 4, 1, 18, 100, b'FAN0'), (3, 8, 0x6f, 0, 1, b'PSU0'), (4, 11, 1, 6, 8, b'Total_Power'),
+               (5, 1, 1, 1, 1, b'GPU0_Temp'), (6, 4, 1, 18, 100, b'FAN1')]
+    # 35.14: reading, flags, states; FAN1 is refused, GPU0 has no reading (server off)
+    readings = {1: [48, 0x40, 0], 2: [42, 0x40, 2], 3: [0, 0x40, 1], 4: [100, 0x40, 0], 5: [0, 0x60, 0]}
+    def sensor(self, netfn, command, data, session):
+        if netfn == 4:
+            found = self.readings.get(data[0])
+            return session.send_ipmi_response(data=found) if found else session.send_ipmi_response(code=0xd5)
+        if command == 0x20:
+            return session.send_ipmi_response(data=[0x51, len(self.sensors), 0] + [0] * 10 + [2])
+        if command == 0x22:
+            return session.send_ipmi_response(data=[1, 0])
+        place, start, size = data[2] | data[3] << 8, data[4], data[5]
+        number, kind, reading, unit, factor, name = self.sensors[place]
+        limits = 0x0c if reading == 1 else 0
+        body = [0x20, 0, number, 7, 1, 0x7f, limits, kind, reading, 0, 0, 0, 0, 0, 0, 0 if reading == 1 else 0xc0, unit, 0, 0, factor]
+        body += [0] * (42 - len(body)) + [0xc0 | len(name)] + list(name)
+        record = [place, 0, 0x51, 1, len(body)] + body
+        after = [place + 1, 0] if place + 1 < len(self.sensors) else [0xff, 0xff]
+        session.send_ipmi_response(data=after + record[start:start + size])
     # the user table of IPMI 2.0, 22.26 to 22.30: [name, password, privilege, enabled]
     users = {1: ['', '', 15, False], 2: ['admin', 'password', 4, True], 3: ['', '', 15, False]}
     def handle_raw_request(self, request, session):
         netfn, command, data = request['netfn'], request['command'], bytes(bytearray(request['data']))
         if netfn == 0x0A and command in (0x40, 0x42, 0x43, 0x47):  # not the FRU, which is asked for there too
             return self.log(command, data, session)
+        if (netfn, command) in ((0x0A, 0x20), (0x0A, 0x22), (0x0A, 0x23), (4, 0x2D)):
+            return self.sensor(netfn, command, data, session)
+        if (netfn, command) == (0x2C, 2) and not deaf:
+            return session.send_ipmi_response(data=[0xdc, 0x20, 3, 0, 0, 0, 0])
         if netfn != 6 or command not in (0x43, 0x44, 0x45, 0x46, 0x47):
             return super().handle_raw_request(request, session)
         user = self.users.get((data[1] if command in (0x43, 0x44) else data[0]) & 0x3f)
@@ -173,6 +198,28 @@ def test_info_says_what_ipmi_cannot_tell(port):
     found = operations.info(endpoint(port))
     assert found["source"] == "ipmi" and found["system"]["power"] in ("on", "off")
     assert any("IPMI cannot tell" in text and "memory" in text for text in found["warnings"])
+
+
+def test_sensors_and_log_over_ipmi(port):
+    found = operations.info(endpoint(port), ["thermal", "power", "logs", "firmware"])
+    assert found["thermal"]["temperatures"] == [
+        {"name": "CPU0_Temp", "celsius": 48.0, "critical": None, "health": "OK"},
+        {"name": "GPU0_Temp", "celsius": None, "critical": None, "health": None},
+    ]
+    assert found["thermal"]["fans"] == [
+        {"name": "FAN0", "speed": 4200.0, "unit": "RPM", "health": "Critical"},
+        {"name": "FAN1", "speed": None, "unit": None, "health": None},
+    ]
+    assert found["power"]["consumed_watts"] == 800  # as DCMI says
+    assert [(one["slot"], one["health"]) for one in found["power"]["supplies"]] == [("PSU0", "OK")]
+    assert found["logs"][0]["log"] == "sel" and len(found["logs"][0]["entries"]) == 3
+    assert found["firmware"][0]["id"] == "BMC" and not any("cannot tell" in text for text in found["warnings"])
+
+
+def test_the_draw_where_there_is_no_dcmi():
+    with server("deaf") as number:
+        found = operations.info(endpoint(number), ["power"])
+    assert found["power"]["consumed_watts"] == 800.0  # 100 times the factor 8 of the sensor
 
 
 def test_wrong_password_is_typed_and_does_not_poison_the_next_try(port):
