@@ -18,11 +18,12 @@ extends_documentation_fragment:
 options:
   sections:
     description:
-      - Parts of the inventory to read. Default is all but V(storage), V(power), V(thermal), V(bios) and V(logs), which change often or are long.
+      - Parts of the inventory to read. Default is V(system) to V(boot). The others change often, are long, or are about the BMC itself.
       - The firmware list of some GPU servers takes minutes; leave it out where it is not needed.
     type: list
     elements: str
-    choices: [system, bmc, processors, memory, nics, drives, gpus, firmware, boot, offers, storage, power, thermal, bios, logs]
+    choices: [system, bmc, processors, memory, nics, drives, gpus, firmware, boot, offers, storage, power, thermal, bios, logs,
+      accounts, settings, media]
   section_timeout:
     description:
       - Seconds that each section may take. One that takes longer is empty, with a warning, and costs the others nothing.
@@ -51,6 +52,8 @@ info:
     - The sections that were read.
     - C(power) has consumed_watts, capacity_watts and supplies; C(thermal) has temperatures and fans; C(bios) has attributes and pending;
       C(logs) has the newest entries that are worse than OK; C(storage) has controllers, volumes and the number of drives.
+    - C(accounts) has username, role, enabled and locked of each; C(settings) has what M(aicluster.baremetal.bmc_settings) sets, null for what the BMC does not
+      show; C(media) has the virtual devices with their image.
     - C(system) has id, manufacturer, model, serial, uuid, sku, power, bios_version, memory_gib and health; C(location) has rack and slot where the BMC knows
       them; C(nics) has slot, mac and name, with no mac where the BMC knows none.
     - C(offers) has reset_types and update_methods (V(multipart), V(push), V(simple)), as the BMC lists them.

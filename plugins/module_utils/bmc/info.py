@@ -16,12 +16,14 @@ from . import connect, sensors, transform
 from .bios import observed
 from .endpoint import check_seconds
 from .log import choose_logs, read_entries, read_services, sel_facts, wanted_entries
+from .media import read_devices
+from .settings import read_settings
 from .storage import volume_facts
 
 # What is read unless the caller says which; then what is only read when it is named.
 SECTIONS = ("system", "bmc", "processors", "memory", "nics", "drives", "gpus", "firmware", "boot", "offers")
-MORE_SECTIONS = ("storage", "power", "thermal", "bios", "logs")
-DICTS = ("system", "bmc", "boot", "offers", "power", "thermal", "bios")
+MORE_SECTIONS = ("storage", "power", "thermal", "bios", "logs", "accounts", "settings", "media")
+DICTS = ("system", "bmc", "boot", "offers", "power", "thermal", "bios", "settings")
 # What a service without any computer system (a chassis controller, a power shelf, a switch) can tell.
 WITHOUT_SYSTEM = ("system", "bmc", "firmware", "offers", "logs")
 LOG_ENTRIES = 50
@@ -79,6 +81,11 @@ def redfish_info(client, sections=SECTIONS, section_s=None, any_service=False):
         "thermal": lambda: sensors.thermal(client),
         "bios": lambda: _bios(client, system),
         "logs": lambda: _logs(client),
+        "accounts": lambda: _accounts(client),
+        "settings": lambda: read_settings(client),
+        "media": lambda: [
+            {key: device[key] for key in ("id", "types", "image", "inserted")} for device in read_devices(client)
+        ],
     }
     if not system:
         client.warnings.append(
@@ -217,6 +224,18 @@ def _logs(client):
     for service in choose_logs(read_services(client), None):
         entries = wanted_entries(read_entries(client, service, None, LOG_ENTRIES), None, "Warning", LOG_ENTRIES)
         found.append({"log": service["name"], "entries": entries})
+    return found
+
+
+def _accounts(client):
+    """[{username, role, enabled, locked}]; empty slots are no accounts."""
+    service = client.get(transform.link(client.root(), "AccountService") or "/redfish/v1/AccountService")
+    found = []
+    for item in client.members(transform.link(service, "Accounts"), "the accounts", expand=False):
+        facts = transform.account_facts(item)
+        if facts["username"]:
+            row = {key: facts[key] for key in ("username", "role", "enabled")}
+            found.append({**row, "locked": item.get("Locked") is True})
     return found
 
 

@@ -149,6 +149,22 @@ def settings(endpoint, options, deadline_s=120.0, check=False, fence=None, inter
         return result
 
 
+def read_settings(client):
+    """{name: value} of all that `settings` can set, as this BMC has it; None for what it does not show."""
+    found = {}
+    for name in NAMES:
+        # any value will do: it only says which resources are to be read
+        wanted = {**dict.fromkeys(NAMES), name: [{}] if name == "event_destinations" else True}
+        try:
+            value = _Places(client, wanted).facts().get(name)
+        except Unsupported:
+            value = None
+        if name == "event_destinations" and value is not None:
+            value = [{key: one[key] for key in ("protocol", "destination")} for one in value]
+        found[name] = value
+    return found
+
+
 def _after(have, wanted, asked):
     after = {name: wanted[name] for name in asked if name != "event_destinations"}
     if "event_destinations" in asked:
@@ -182,7 +198,11 @@ class _Places:
         if any(wanted[name] is not None for name in ("ntp_servers", "ntp_enabled", "ipmi_over_lan", "hostname")):
             self.network_uri = self._link(client.manager(), "NetworkProtocol", needed=wanted["hostname"] is None)
         if any(wanted[name] is not None for name in ("dns_servers", "hostname")):
-            self.nic_uri = self._find_nic()
+            try:
+                self.nic_uri = self._find_nic()
+            except Unsupported:
+                if wanted["dns_servers"] is not None or not self.network_uri:
+                    raise  # the name is in NetworkProtocol too
         if wanted["secure_boot"] is not None:
             self.secure_uri = self._link(client.system(), "SecureBoot", needed=True)
 

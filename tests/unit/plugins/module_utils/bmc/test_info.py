@@ -7,10 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect, operations, transform
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import (
+    connect,
+    operations,
+    settings,
+    transform,
+)
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import TransportError
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.wire import Wire
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+
+from .scripted import serving
 
 
 @pytest.mark.parametrize(
@@ -166,3 +173,118 @@ def test_a_section_without_time_for_another_try_is_no_unreachable_bmc(bmc, there
     assert any(text.startswith("memory: not read") for text in found["warnings"])
     with pytest.raises(errors.Unreachable):
         operations.info(replace(there, transport=Flaky), ["memory", "nics"], deadline_s=20, section_s=15)
+
+
+V1 = "/redfish/v1"
+
+
+def collection(*names):
+    return {"Members": [{"@odata.id": name} for name in names]}
+
+
+def test_a_service_without_a_system_tells_what_it_can():
+    """Cray's chassis controller: no Systems, a manager without a version, which the firmware inventory has."""
+    answers = {
+        f"GET {V1}/": {
+            "Managers": {"@odata.id": f"{V1}/Managers"},
+            "UpdateService": {"@odata.id": f"{V1}/UpdateService"},
+        },
+        f"GET {V1}/Managers": collection(f"{V1}/Managers/BMC"),
+        f"GET {V1}/Managers/BMC": {"@odata.id": f"{V1}/Managers/BMC", "Id": "BMC"},
+        f"GET {V1}/UpdateService": {
+            "FirmwareInventory": {"@odata.id": f"{V1}/F"},
+            "Actions": {"#UpdateService.SimpleUpdate": {"target": "/simple"}},
+        },
+        f"GET {V1}/F": collection(f"{V1}/F/Recovery", f"{V1}/F/BMC"),
+        f"GET {V1}/F/BMC": {"Id": "BMC", "Version": "cc.1.6"},
+        f"GET {V1}/F/Recovery": {"Id": "Recovery", "Version": "cc.1.3"},
+    }
+    with serving(answers) as (_script, where):
+        found = operations.info(where, any_service=True)
+        with pytest.raises(errors.NotFound):  # to discover it is no server
+            operations.info(where)
+    assert found["bmc"]["id"] == "BMC" and found["bmc"]["firmware"] == "cc.1.6"
+    assert found["system"]["id"] is None and found["system"]["power"] == "unknown" and found["memory"] == []
+    assert found["offers"] == {"reset_types": [], "update_methods": ["simple"]} and len(found["firmware"]) == 2
+    assert any("no computer system" in text for text in found["warnings"])
+
+
+def test_the_serial_is_the_box_and_not_a_board():
+    """GB200: the system has no serial and links the BMC's board; the tray is another chassis, which links the system."""
+    system = {"@odata.id": f"{V1}/Systems/S", "Id": "S", "Links": {"Chassis": [{"@odata.id": f"{V1}/Chassis/Board"}]}}
+    mine = {"ComputerSystems": [{"@odata.id": f"{V1}/Systems/S"}]}
+    board = {"@odata.id": f"{V1}/Chassis/Board", "Id": "Board", "ChassisType": "Component", "SerialNumber": "board"}
+    tray = {
+        "@odata.id": f"{V1}/Chassis/Tray",
+        "Id": "Tray",
+        "ChassisType": "Shelf",
+        "SerialNumber": "tray",
+        "Links": mine,
+    }
+    answers = {
+        f"GET {V1}/": {"Systems": {"@odata.id": f"{V1}/Systems"}, "Chassis": {"@odata.id": f"{V1}/Chassis"}},
+        f"GET {V1}/Systems": {"Members": [system]},
+        f"GET {V1}/Systems/S": system,
+        f"GET {V1}/Chassis": collection(f"{V1}/Chassis/Board", f"{V1}/Chassis/Tray"),
+        f"GET {V1}/Chassis/Board": board,
+        f"GET {V1}/Chassis/Tray": tray,
+    }
+    with serving(answers) as (_script, where):
+        assert operations.info(where, ["system"])["system"]["serial"] == "tray"
+    with serving({**answers, f"GET {V1}/Chassis": collection(f"{V1}/Chassis/Board")}) as (_script, where):
+        found = operations.info(where, ["system"])
+    assert found["system"]["serial"] == "board" and "Component" in found["warnings"][0]
+
+
+def test_an_error_in_the_place_of_a_resource():
+    """Intel S2600: 32 links to one drive, and an error with the status 200 where it leads."""
+    gone = {
+        "error": {"@Message.ExtendedInfo": [{"MessageId": "Base.1.1.0.ResourceMissingAtURI", "Message": "not found"}]}
+    }
+    system = {"@odata.id": f"{V1}/Systems/S", "Id": "S", "Storage": {"@odata.id": f"{V1}/St"}}
+    answers = {
+        f"GET {V1}/Systems": {"Members": [system]},
+        f"GET {V1}/Systems/S": system,
+        f"GET {V1}/St": {
+            "Members": [{"Id": "1", "@odata.id": "/s", "Drives": [{"@odata.id": "/d"}] * 32, "Name": "x"}]
+        },
+        "GET /d": gone,
+        "GET /other": {"error": {"code": "Base.1.0.GeneralError", "message": "later"}},
+    }
+    with serving(answers) as (_script, where):
+        found = operations.info(where, ["drives"])
+        with connect(where) as client:
+            with pytest.raises(errors.Refused) as caught:
+                client.get("/d")
+            assert caught.value.status == 404 and "HTTP 200" in caught.value.seen
+            with pytest.raises(errors.Refused) as caught:
+                client.get("/other")
+            assert caught.value.code == "bmc_failed"
+            assert client.look("/other").body  # a task's monitor gives the answer of the work itself
+    assert found["drives"] == [] and any("drive" in text for text in found["warnings"])
+
+
+def test_what_the_other_modules_change_can_be_read(bmc, there):
+    found = operations.info(there, ["accounts", "settings", "media"])
+    assert {"username": bmc["gpu01"].username, "role": "Administrator", "enabled": True, "locked": False} in found[
+        "accounts"
+    ]
+    assert set(found["settings"]) == set(settings.NAMES) and found["settings"]["event_destinations"] == []
+    assert isinstance(found["settings"]["hostname"], str) and isinstance(found["settings"]["ipmi_over_lan"], bool)
+    assert found["media"] and all(not device["inserted"] for device in found["media"]) and not found["warnings"]
+
+
+def test_settings_that_a_bmc_does_not_show_are_null():
+    replies = {
+        "GET /redfish/v1/Systems": {"Members": [{"@odata.id": "/redfish/v1/Systems/1"}]},
+        "GET /redfish/v1/Systems/1": {
+            "@odata.id": "/redfish/v1/Systems/1",
+            "Links": {"ManagedBy": [{"@odata.id": "/m"}]},
+        },
+        "GET /m": {"@odata.id": "/m", "NetworkProtocol": {"@odata.id": "/n"}},
+        "GET /n": {"HostName": "bmc1", "NTP": None, "IPMI": {"ProtocolEnabled": False}},
+    }
+    with serving(replies) as (unused, where):
+        found = operations.info(where, ["settings"])["settings"]
+    assert found["hostname"] == "bmc1" and found["ipmi_over_lan"] is False
+    assert {found[name] for name in ("ntp_servers", "ntp_enabled", "dns_servers", "secure_boot")} == {None}
