@@ -26,6 +26,7 @@ ROOT = "/redfish/v1/"
 READS = ("GET", "HEAD")
 BUSY_KEYS = ("ServiceTemporarilyUnavailable", "SYS518", "ServiceInUnknownState")
 SESSION_LIMIT_KEYS = ("SessionLimitExceeded", "RAC0218", "CreateLimitReachedForResource", "SessionsLimitExceeded")
+MISSING_KEYS = ("ResourceMissingAtURI", "ResourceNotFound")
 PASSWORD_CHANGE = "PasswordChangeRequired"
 MOVED, MOVED_SAME_METHOD, SEE_OTHER = (301, 302), (307, 308), 303
 MOST_PAGES = 200
@@ -100,7 +101,7 @@ class RedfishClient:
         self._connector = (endpoint.transport or Connector)(endpoint)
         self._token = self._session_uri = None
         self._session_refused = False
-        self._root = self._system = self._manager = None
+        self._root = self._system = self._manager = self._chassis = None
         self._all_systems = []
         self.seen_processors = None
         self._etags, self._etag_step = {}, 0
@@ -490,11 +491,28 @@ class RedfishClient:
     def get(self, path, limit=None, authenticate=True):
         """A resource as a dict. An answer that is not JSON is asked for once more."""
         try:
-            return self._send("GET", path, limit=limit, authenticate=authenticate).body
+            answer = self._send("GET", path, limit=limit, authenticate=authenticate)
         except BaremetalError as error:
             if error.code != "not_json":
                 raise
-            return self._send("GET", path, limit=limit, authenticate=authenticate).body
+            answer = self._send("GET", path, limit=limit, authenticate=authenticate)
+        if set(answer.body) == {"error"}:
+            raise self._error_in_place(path, answer)
+        return answer.body
+
+    def _error_in_place(self, path, answer):
+        """Some BMCs answer 200 and an error (Intel S2600, for drives that it lists and does not have)."""
+        messages = self._redact(read_messages(answer.body))
+        missing = any(item["id"].rsplit(".", 1)[-1] in MISSING_KEYS for item in messages)
+        said = "; ".join(dict.fromkeys(item["text"] or item["id"] for item in messages))
+        return HttpError(
+            "the BMC answered with an error in the place of the resource",
+            status=404 if missing else 500,
+            messages=messages,
+            host=self.endpoint.label,
+            thing=f"GET {path}",
+            seen=f"HTTP {answer.status}, {said[:400] or 'an error without a message'}",
+        )
 
     def look(self, path):
         """The Answer to one GET, whatever its body: monitors of tasks answer without one, or with somebody else's. Broken JSON is asked for once more."""
@@ -701,11 +719,29 @@ class RedfishClient:
             self._manager = found or {}
         return self._manager
 
+    def chassis(self):
+        """The chassis that the server is, {} where none can be told: by the system's own link. Where that leads to a board and the system has no serial of its
+        own, so that the chassis' is taken for the server's, a box among the others that says that it holds the system."""
+        if self._chassis is None:
+            system = self.system_or_none()
+            linked = self.optional(transform.link(system, "Links", "Chassis"), "the chassis") or {}
+            found = linked
+            if linked and transform.is_board(linked) and not transform.own_serial(system):
+                everything = self.members(transform.link(self.root(), "Chassis"), "the chassis")
+                found = transform.box_of(everything, system) or linked
+                if found is linked and transform.text(linked, "SerialNumber"):
+                    self.warnings.append(
+                        "the system has no serial number; the one shown is that of a "
+                        f"{transform.text(linked, 'ChassisType')}, {transform.text(linked, '@odata.id')}"
+                    )
+            self._chassis = found
+        return self._chassis
+
     def identity(self, read=True):
         """{vendor, model, firmware} of the BMC; with `read=False` only from what was read already."""
         if not read:
             return transform.bmc_identity(self._root or {}, self._manager or {}, self._system or {})
-        return transform.bmc_identity(self.root(), self.manager(), self.system())
+        return transform.bmc_identity(self.root(), self.manager(), self.system_or_none())
 
     def quirks(self, manager=False):
         """The switches of this BMC from what was read already; with `manager` its manager is read for it (model and firmware)."""

@@ -212,14 +212,37 @@ def bmc_identity(root, manager, system):
     }
 
 
+def own_serial(system):
+    """What the system itself says is its serial, "" where it says nothing."""
+    return text(system, quirks.of_system(system)["serial"]) or text(system, "SerialNumber")
+
+
+# ChassisType (DSP2046) of what is no box but a part of one.
+BOARDS = ("Component", "Module", "Card", "Zone", "StorageEnclosure", "HeatExchanger", "ImmersionTank")
+
+
+def is_board(chassis):
+    return text(chassis, "ChassisType") in BOARDS
+
+
+def box_of(everything, system):
+    """The one chassis of a list that is no board, has a serial, and says that it holds the system; None where there is none, or several."""
+    mine = same_path(text(system, "@odata.id"))
+    found = [
+        item
+        for item in everything
+        if text(item, "ChassisType")
+        and not is_board(item)
+        and text(item, "SerialNumber")
+        and mine in [same_path(uri) for uri in links(item, "Links", "ComputerSystems")]
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def system_facts(system, chassis):
     """The system section. The serial is what the operating system reads as the system's serial (on Dell the service tag)."""
     chassis = chassis or {}
-    serial = (
-        text(system, quirks.of_system(system)["serial"])
-        or text(system, "SerialNumber")
-        or text(chassis, "SerialNumber")
-    )
+    serial = own_serial(system) or text(chassis, "SerialNumber")
     return {
         "id": text(system, "Id") or None,
         "manufacturer": text(system, "Manufacturer") or text(chassis, "Manufacturer") or None,
@@ -229,6 +252,7 @@ def system_facts(system, chassis):
         "sku": text(system, "SKU") or None,
         "power": power_word(system.get("PowerState")),
         "bios_version": text(system, "BiosVersion") or None,
+        "memory_gib": number(system, "MemorySummary", "TotalSystemMemoryGiB"),
         "health": text(system, "Status", "HealthRollup") or text(system, "Status", "Health") or None,
     }
 
@@ -268,23 +292,29 @@ def processors(items):
     return found
 
 
+_NO_SERIAL = re.compile(r"[0\s]*|n/?a", re.IGNORECASE)
+
+
 def gpus(items, seen_serials=()):
-    """GPUs among processors (ProcessorType GPU), without those whose serial was seen already."""
-    found, serials = [], set(seen_serials)
+    """GPUs among processors (ProcessorType GPU), without those whose serial was seen already, in another system that shows them too.
+
+    Within one list every id counts: some BMCs give all GPUs the same serial (Cray EX: zeros, which is no serial).
+    """
+    found = []
     for item in items:
         if text(item, "ProcessorType") != "GPU" or not present(item):
             continue
-        serial = text(item, "SerialNumber") or None
-        if serial and serial in serials:
+        serial = text(item, "SerialNumber")
+        serial = None if _NO_SERIAL.fullmatch(serial) else serial
+        if serial and serial in seen_serials:
             continue
-        serials.add(serial)
-        found.append(
-            {
-                "slot": text(item, "Id") or slot_of(item),
-                "model": text(item, "Model") or text(item, "Name") or None,
-                "serial": serial,
-            }
-        )
+        facts = {
+            "slot": text(item, "Id") or slot_of(item),
+            "model": text(item, "Model") or text(item, "Name") or None,
+            "serial": serial,
+        }
+        if facts not in found:
+            found.append(facts)
     return found
 
 
@@ -330,15 +360,15 @@ def mac(value):
 
 
 def nics(items):
+    """The host's own interfaces; `mac` is None where the BMC knows none. What only lies on another one (a VLAN) is left out."""
     found = []
     for item in items:
         if text(item, "Id") == "ToManager":
             continue  # the host's USB link to its own BMC, not a network
         address = mac(text(item, "PermanentMACAddress")) or mac(text(item, "MACAddress"))
-        if address and address not in [nic["mac"] for nic in found]:
-            found.append(
-                {"slot": text(item, "Id") or slot_of(item), "mac": address, "name": text(item, "Name") or None}
-            )
+        if text(item, "EthernetInterfaceType") == "Virtual" and address in [None, *(nic["mac"] for nic in found)]:
+            continue
+        found.append({"slot": text(item, "Id") or slot_of(item), "mac": address, "name": text(item, "Name") or None})
     return found
 
 
@@ -360,6 +390,36 @@ def drives(items):
             }
         )
     return found
+
+
+def simple_drives(items):
+    """Drives of SimpleStorage resources, for BMCs that have nothing in Storage (DGX H100); not the virtual ones of the BMC itself."""
+    found = []
+    for item in items:
+        devices = item.get("Devices")
+        for device in devices if isinstance(devices, list) else []:
+            words = " ".join(text(device, key) for key in ("Name", "Model"))
+            if not isinstance(device, dict) or not present(device) or re.search(r"\bvirtual\b", words, re.IGNORECASE):
+                continue
+            size = number(device, "CapacityBytes")
+            found.append(
+                {
+                    "slot": text(device, "Name") or None,
+                    "model": text(device, "Model") or None,
+                    "serial": text(device, "SerialNumber") or None,
+                    "size_bytes": int(size) if size is not None else None,
+                    "type": "nvme" if "nvme" in words.lower() else None,
+                }
+            )
+    return found
+
+
+def update_ways(service):
+    """{"multipart", "push", "simple": URI} as an UpdateService offers them, in the order in which they are to be preferred."""
+    found = {"multipart": text(service, "MultipartHttpPushUri"), "push": text(service, "HttpPushUri")}
+    simple = dig(service, "Actions", "#UpdateService.SimpleUpdate")
+    found["simple"] = text(simple, "target") if isinstance(simple, dict) else ""
+    return {name: uri for name, uri in found.items() if uri}
 
 
 def firmware(items):

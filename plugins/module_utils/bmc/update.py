@@ -137,8 +137,7 @@ class RedfishUpdater:
         """What says which server this is: serial, manufacturer, model, sku, bmc_vendor, bmc_model."""
         client = self.client(what="the identity of the server")
         system = client.system()
-        chassis = client.optional(transform.link(system, "Links", "Chassis"), None)
-        facts, bmc = transform.system_facts(system, chassis), client.identity()
+        facts, bmc = transform.system_facts(system, client.chassis()), client.identity()
         found = {key: facts.get(key) for key in ("serial", "manufacturer", "model", "sku")}
         return {**found, "bmc_vendor": bmc.get("vendor"), "bmc_model": bmc.get("model")}
 
@@ -242,16 +241,9 @@ class RedfishUpdater:
     # ---- sending ------------------------------------------------------------------------------------------------------------------------------
     def methods(self):
         """{"multipart": URI, "push": URI, "simple": URI} as far as this BMC offers them."""
-        service = self._service(self.client(what="the update service"))
-        found = {}
-        if transform.text(service, "MultipartHttpPushUri"):
-            found["multipart"] = transform.text(service, "MultipartHttpPushUri")
-        push = transform.text(service, "HttpPushUri")
-        if push and "cgi-bin" not in push:  # iLO's is a form of its web page and no plain push
-            found["push"] = push
-        simple = transform.dig(service, "Actions", "#UpdateService.SimpleUpdate")
-        if isinstance(simple, dict) and transform.text(simple, "target"):
-            found["simple"] = transform.text(simple, "target")
+        found = transform.update_ways(self._service(self.client(what="the update service")))
+        if "cgi-bin" in found.get("push", ""):  # iLO's is a form of its web page and no plain push
+            del found["push"]
         return found
 
     def method(self, step):

@@ -172,7 +172,9 @@ def _limit(params, usual):
 
 
 def _info(endpoint, params, check, fence):
-    found = operations.info(endpoint, params["sections"], params["timeout"], params["section_timeout"])
+    found = operations.info(
+        endpoint, params["sections"], params["timeout"], params["section_timeout"], any_service=True
+    )
     return {
         "changed": False,
         "info": {key: value for key, value in found.items() if key not in ("warnings", "source")},

@@ -56,7 +56,12 @@ def interfaces(node, nics, rails=(), gateway=None, nameservers=(), name="prov0")
     prefix = node.get("provision_prefix") or 24
     mac = normal_mac(node["provision_mac"])
     result = [seed.interface(name, mac, f"{node['provision_ip']}/{prefix}", gateway=gateway, nameservers=nameservers)]
-    others = [nic for nic in nics if nic.get("mac") and normal_mac(nic["mac"]) != mac]
+    # a BMC that shows one address twice (Gigabyte H262) shows one NIC
+    by_mac = {}
+    for nic in nics:
+        if nic.get("mac"):
+            by_mac.setdefault(normal_mac(nic["mac"]), nic)
+    others = [nic for address, nic in by_mac.items() if address != mac]
     taken = set()
     for index, rail in enumerate(rails):
         label = rail.get("name") or f"rail{index}"

@@ -131,15 +131,66 @@ def test_network_interfaces():
             {"Id": "3", "MACAddress": "00:00:00:00:00:00"},
             {"Id": "4", "MACAddress": "AA:BB:CC:00:11:22"},
             {"Id": "ToManager", "MACAddress": "0a:00:00:00:00:01"},
-            {"Id": "5"},
+            {"Id": "5", "MACAddress": "Not Available"},
+            {"Id": "VLAN7", "EthernetInterfaceType": "Virtual", "MACAddress": "AA:BB:CC:00:11:22"},
+            {"Id": "VLAN8", "EthernetInterfaceType": "Virtual"},
         ]
     )
-    assert [nic["mac"] for nic in found] == ["aa:bb:cc:00:11:22", "aa:bb:cc:00:11:23"]
+    # every port of the server is there, also without an address (Cray EX) and where the BMC gives two the same (Gigabyte H262)
+    assert [(nic["slot"], nic["mac"]) for nic in found] == [
+        ("1", "aa:bb:cc:00:11:22"),
+        ("2", "aa:bb:cc:00:11:23"),
+        ("3", None),
+        ("4", "aa:bb:cc:00:11:22"),
+        ("5", None),
+    ]
 
 
 def test_gpus_are_counted_once():
     gpu = {"ProcessorType": "GPU", "Id": "GPU_1", "Model": "H100", "SerialNumber": "1"}
     assert len(transform.gpus([gpu, dict(gpu), {**gpu, "SerialNumber": "2"}, {"ProcessorType": "CPU"}])) == 2
+    # Cray EX gives all of its eight the serial 00000000000000
+    zeros = [{**gpu, "Id": f"GPU{number}", "SerialNumber": "00000000000000"} for number in range(8)]
+    assert [(found["slot"], found["serial"]) for found in transform.gpus(zeros)][-1] == ("GPU7", None)
+    assert len(transform.gpus(zeros)) == 8
+    assert not transform.gpus([gpu], {"1"})  # another system showed it
+
+
+def test_drives_that_only_simple_storage_knows():
+    """DGX H100 has nothing in Storage, and the BMC's own virtual media among the devices."""
+    devices = [
+        {"Name": "NVMe_Device0_NSID1", "Model": "X", "CapacityBytes": 1920383410176, "Status": {"State": "Enabled"}},
+        {"Name": "USB_Device2_PortA", "Model": "Virtual Cdrom Device", "CapacityBytes": 2048},
+        {"Name": "SATA Bay 3", "Status": {"State": "Absent"}},
+        None,
+    ]
+    found = transform.simple_drives([{"Devices": devices}, {"Devices": None}, {}])
+    assert found == [
+        {"slot": "NVMe_Device0_NSID1", "model": "X", "serial": None, "size_bytes": 1920383410176, "type": "nvme"}
+    ]
+
+
+def test_ways_of_an_update_service():
+    service = {
+        "HttpPushUri": "/push",
+        "MultipartHttpPushUri": "",
+        "Actions": {"#UpdateService.SimpleUpdate": {"target": "/simple"}},
+    }
+    assert transform.update_ways(service) == {"push": "/push", "simple": "/simple"}
+    assert transform.update_ways({"Actions": None}) == {} == transform.update_ways(None)
+
+
+def test_the_box_that_holds_a_system():
+    """GB200: the system links the BMC's board; of many chassis one is the tray."""
+    system = {"@odata.id": "/redfish/v1/Systems/System_0"}
+    mine = {"Links": {"ComputerSystems": [system]}}
+    board = {**mine, "ChassisType": "Component", "SerialNumber": "b"}
+    tray = {**mine, "ChassisType": "Shelf", "SerialNumber": "t"}
+    other = {"ChassisType": "Shelf", "SerialNumber": "o", "Links": {"ComputerSystems": [{"@odata.id": "/x"}]}}
+    assert transform.is_board(board) and not transform.is_board(tray)
+    assert transform.box_of([board, other, tray], system) is tray
+    assert transform.box_of([board, other], system) is None
+    assert transform.box_of([tray, {**tray, "SerialNumber": "u"}], system) is None  # no guess
     found = transform.pcie_gpus(
         [
             {"Id": "a", "Name": "NVIDIA H100 PCIe"},

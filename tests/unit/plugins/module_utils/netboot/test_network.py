@@ -45,3 +45,9 @@ def test_named_nic_and_given_address():
 def test_what_cannot_be_is_named(change, word):
     with pytest.raises(InvalidInput, match=word):
         addresses(**change)
+
+
+def test_an_address_that_a_bmc_shows_twice_is_one_nic():
+    nics = [*NICS, {**NICS[1], "slot": "again"}]
+    assert addresses(nics=nics) == addresses()
+    assert addresses(nics=nics, rails=[{"nic": NICS[1]["mac"]}])["rail0"][0] == NICS[1]["mac"]
