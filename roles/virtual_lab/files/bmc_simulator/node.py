@@ -27,6 +27,8 @@ from .journal import Journal, now_text
 from .profiles import Profile
 from .profiles import load as load_profile
 
+# When the BMCs that this process has were started: with it.
+STARTED = now_text()
 BIOS_DEFAULTS: dict[str, Any] = {
     "BootMode": "Uefi",
     "HyperThreading": "Enabled",
@@ -153,6 +155,7 @@ class Node:
         self.transition: str | None = None
         self.away_until = self.warm_at = 0.0
         self.bmc_restarted = False
+        self.bmc_started = STARTED
         self.bios_job: Task | None = None
         self.update_ended = -1e9
         self.on_reachability: Callable[[], Awaitable[None]] | None = None
@@ -796,7 +799,7 @@ class Node:
             await asyncio.sleep(self.behaviour.manager_reset_s)
             for identity in [identity for identity, task in self.tasks.items() if task.over]:
                 del self.tasks[identity]
-            self.away_until, self.bmc_restarted = 0.0, True
+            self.away_until, self.bmc_restarted, self.bmc_started = 0.0, True, now_text()
             self.warm_at = time.monotonic() + self.behaviour.warmup_s
             await self.reachability()
 

@@ -940,6 +940,8 @@ def manager_resource(node: Node, path: str) -> Json:
         "Model": "Simulated BMC",
         "FirmwareVersion": node.firmware.get("BMC"),
         "PowerState": "On",
+        # few products tell of their BMC's restarts; those with a profile do not unless it says so
+        **({"LastResetTime": node.bmc_started} if node.profile is None else {}),
         "UUID": str(uuid.uuid5(uuid.UUID(node.config["uuid"]), "bmc")),
         "ServiceEntryPointUUID": str(uuid.uuid5(uuid.UUID(node.config["uuid"]), "bmc")),
         "DateTime": now_text(),

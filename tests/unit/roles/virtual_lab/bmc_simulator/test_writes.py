@@ -272,6 +272,7 @@ def test_a_reset_bmc_is_away_and_comes_back_without_sessions(lab, bmc):
         {"UserName": bmc.username, "Password": bmc.password},
         auth=False,
     )
+    started = ask(bmc, "GET", "/redfish/v1/Managers/BMC").json["LastResetTime"]
     assert (
         ask(bmc, "POST", "/redfish/v1/Managers/BMC/Actions/Manager.Reset", {"ResetType": "ForceRestart"}).status == 204
     )
@@ -286,6 +287,7 @@ def test_a_reset_bmc_is_away_and_comes_back_without_sessions(lab, bmc):
     assert away and time.monotonic() < end
     assert ask(bmc, "GET", S, headers={"X-Auth-Token": login.headers["X-Auth-Token"]}).status == 401
     assert lab["gpu01"].port == bmc.port
+    assert ask(bmc, "GET", "/redfish/v1/Managers/BMC").json["LastResetTime"] > started
 
 
 def test_clear_log(bmc):
