@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from dataclasses import replace
 
 from ..core.deadline import Deadline
 from ..core.errors import (
@@ -17,7 +18,7 @@ from ..core.errors import (
 )
 from ..core.plan import Change, Plan
 from . import connect, tasks, transform
-from .endpoint import check_seconds
+from .endpoint import DEFAULT_PORT, check_seconds
 from .errors import AnswerLost, HttpError
 from .result import Result, known_identity, read_until
 
@@ -25,6 +26,7 @@ from .result import Result, known_identity, read_until
 NOT_BY_DEFAULT = re.compile(r"^(dump|debug.*|journal|postcodes?|fdr|hostlogger|diagnosticlog)$", re.IGNORECASE)
 SEVERITIES = ("OK", "Warning", "Critical")
 MOST_PAGES = 400
+IPMI_INSTEAD_S = 30.0
 CLEARED = re.compile(r"\b(cleared|clear(ed)? (the )?(log|sel)|log clear)", re.IGNORECASE)
 
 
@@ -118,7 +120,12 @@ def log(
             return _ipmi_log(client, state, logs, since, severity, limit, check)
         client.login()
         services = read_services(client)
-        chosen = choose_logs(services, logs, endpoint.label)
+        try:
+            chosen = choose_logs(services, logs, endpoint.label)
+        except NotFound as error:
+            if state != "read" or [name.lower() for name in logs or ()] != ["sel"]:
+                raise
+            return _sel_instead(client, error, since, severity, limit, deadline)
         if state == "read":
             found = []
             for service in chosen:
@@ -136,6 +143,22 @@ def log(
             result = _clear(client, _one(endpoint, chosen), deadline, check, interval)
         result.bmc = known_identity(client)
         return result
+
+
+def _sel_instead(client, missing, since, severity, limit, deadline):
+    """The SEL of a BMC that has none among its Redfish logs (iLO), read by IPMI on its usual port; the result and a warning say so."""
+    endpoint = client.endpoint
+    try:
+        other = replace(endpoint, protocol="ipmi", port=DEFAULT_PORT["ipmi"], transport=None)
+        part = Deadline(min(IPMI_INSTEAD_S, deadline.remaining()), "the SEL by IPMI", host=endpoint.label)
+        with connect(other, part) as asker:
+            result = _ipmi_log(asker, "read", ["sel"], since, severity, limit, False)
+    except BaremetalError as error:
+        missing.seen = f"{missing.seen}; nor by IPMI ({error.seen or error.message})"
+        raise missing
+    result.warnings.append("the BMC has no SEL by Redfish, it was read by IPMI")
+    result.bmc = known_identity(client)
+    return result
 
 
 def _check(endpoint, state, logs, since, severity, limit):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.deadline import Deadline
-from ..core.errors import DeadlineExceeded, InvalidInput, Refused, Unreachable, Unsupported
+from ..core.errors import BaremetalError, DeadlineExceeded, InvalidInput, Refused, Unreachable, Unsupported
 from ..core.plan import Change, Plan
 from . import connect, cycle, transform
 from . import consent as word
@@ -202,6 +202,9 @@ def _settled(client, present, deadline, interval):
             present = client.read_power()
         except DeadlineExceeded:
             break  # the time ended in the middle of the read; what was seen before it counts
+        except BaremetalError as error:
+            if error.code != "not_json":  # an empty answer in the middle of a transition is "not yet"
+                raise
     settled = {"powering_on": "on", "powering_off": "off"}.get(present, present)
     if settled not in ("on", "off"):
         raise Refused(
@@ -291,6 +294,9 @@ def _await_restart(client, action, marks, deadline, interval, lost):
                 return
         except (Unreachable, HttpError) as error:
             if isinstance(error, HttpError) and error.status < 500:
+                raise
+        except BaremetalError as error:
+            if error.code != "not_json":
                 raise
         part._sleep(min(interval, 0.5, max(0.01, part.remaining())))
     if lost is not None:

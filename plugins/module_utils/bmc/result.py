@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..core.errors import DeadlineExceeded, Unreachable
+from ..core.errors import BaremetalError, DeadlineExceeded, Unreachable
 from ..core.plan import Plan
 from .errors import HttpError
 
@@ -50,7 +50,7 @@ def read_until(
 ):
     """Call `read` until `done(value)`; returns the value. What was seen last is in the error, also when the time ends in the middle of a request.
 
-    A BMC that does not answer, or answers "busy" or "broken", while it works is not an error yet; a refusal is.
+    A BMC that does not answer, or answers "busy", "broken" or nothing, while it works is not an error yet; a refusal is.
     """
     seen = "nothing"
     while True:
@@ -66,6 +66,12 @@ def read_until(
                 raise
             if seen == "nothing" or seen.startswith("no answer"):
                 seen = f"no answer ({error.seen})"
+        except BaremetalError as error:
+            # Some BMCs answer 200 with nothing in it while something moves.
+            if error.code != "not_json":
+                raise
+            if seen == "nothing" or seen.startswith("no "):
+                seen = f"no usable answer ({error.seen})"
         if deadline.expired():
             raise DeadlineExceeded(
                 message,
