@@ -226,7 +226,7 @@ class ActionModule(RegistryAction):
     def _jobs(self, operation, values, keys, rules, results):
         """One Job for each host that is still without a result."""
         left = [host for host in values if host not in results]
-        limit = self.params["timeout"] or door.usual_seconds(operation)
+        limit = self.params["timeout"] or door.usual_seconds(operation, self.params["options"])
         jobs = []
         for host in left:
             own = values[host]

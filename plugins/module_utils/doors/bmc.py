@@ -44,6 +44,8 @@ INFO = {
     },
     "section_timeout": {"type": "float"},
 }
+# A BMC whose own power is taken away needs minutes to start, and then the server.
+CYCLE_SECONDS = 1200.0
 POWER = {
     "state": {
         "type": "str",
@@ -191,7 +193,7 @@ def _firmware_info(endpoint, params, check, fence):
 
 def _power(endpoint, params, check, fence):
     fallback = None if params["fallback"] == "none" else params["fallback"]
-    usual = 1200.0 if params["state"] in ("ac_cycle", "aux_cycle") else 300.0
+    usual = CYCLE_SECONDS if params["state"] in ("ac_cycle", "aux_cycle") else 300.0
     return operations.power(
         endpoint,
         params["state"],

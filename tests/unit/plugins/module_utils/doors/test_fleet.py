@@ -15,6 +15,8 @@ def test_options_are_the_modules_with_their_defaults():
     assert fleet.check_options("health", {})["accepted"] == ["OK"]
     for name, (module, seconds) in fleet.OPERATIONS.items():
         assert seconds > 0 and (module is None or module in bmc.MODULES), name
+    assert fleet.usual_seconds("power", {"state": "on"}) == fleet.usual_seconds("power") == 300
+    assert fleet.usual_seconds("power", {"state": "ac_cycle"}) > 900  # the BMC starts, and then the server
 
 
 @pytest.mark.parametrize(
