@@ -39,6 +39,7 @@ LOADED = (ipmi, redfish)  # before the fork, so that no worker pays for their im
 
 class ActionModule(RegistryAction):
     BYPASS_HOST_LOOP = True
+    REGISTRY_LATER = True
     ARGUMENT_SPEC = {
         "operation": {"type": "str", "required": True, "choices": sorted(door.OPERATIONS)},
         "options": {"type": "dict", "default": {}},

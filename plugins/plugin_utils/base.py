@@ -10,7 +10,6 @@ from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.redact import redact
-from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import (
     known_hosts,
     places,
@@ -36,8 +35,23 @@ def plain(value):
     return value
 
 
+def registry_opener():
+    """`open_registry`. SQLAlchemy takes a quarter of a second and 18 MB, so it is loaded here and not at the top of this file."""
+    from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
+
+    return open_registry
+
+
 class RegistryAction(ActionBase):
     """See the top of this file."""
+
+    # True: runs once for all hosts and often without the registry, which is then loaded when it is needed. The others have it before their workers are forked.
+    REGISTRY_LATER = False
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if not cls.REGISTRY_LATER:
+            registry_opener()
 
     TRANSFERS_FILES = False
     _requires_connection = False
@@ -94,7 +108,7 @@ class RegistryAction(ActionBase):
     @property
     def registry(self):
         if self._registry is None:
-            self._registry = open_registry(self.registry_url)
+            self._registry = registry_opener()(self.registry_url)
         return self._registry
 
     @property

@@ -17,7 +17,6 @@ from ..core.deadline import Deadline
 from ..core.errors import AuthenticationFailed, BaremetalError, NotFound, Refused, Unreachable, Unsupported
 from ..core.redact import Redactor
 from . import guard, quirks, transform
-from .connector import Connector
 from .errors import AnswerLost, HttpError, TransportError, read_messages, verdict
 from .tls import fetch_fingerprint
 
@@ -73,6 +72,13 @@ def trust_advice(code, shown=None):
     return "an old BMC may need bmc_tls: legacy"
 
 
+def _usual_carrier():
+    """connector.Connector, loaded when it is needed: it brings requests and sushy along, and the doors have a carrier of their own."""
+    from .connector import Connector
+
+    return Connector
+
+
 class Answer:
     """One answer: `status`, `headers` (case does not matter), `body` (dict, or None where there was none)."""
 
@@ -98,7 +104,7 @@ class RedfishClient:
         self.warnings = []
         self.sent = []  # (method, path, status) of every exchange, for tests and for the log of an operation
         self._redact = Redactor([endpoint.password])
-        self._connector = (endpoint.transport or Connector)(endpoint)
+        self._connector = (endpoint.transport or _usual_carrier())(endpoint)
         self._token = self._session_uri = None
         self._session_refused = False
         self._root = self._system = self._manager = self._chassis = None
