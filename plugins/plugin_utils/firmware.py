@@ -54,6 +54,7 @@ def limits_of(given):
 @contextlib.contextmanager
 def prepared(params):
     """(baseline, images, function from siblings to firmware.Options) for a task; the image server runs inside."""
+    limits = limits_of(params["limits"])  # before any node is asked: a slip here must not be each node's failure
     baseline = baselines.load(params["baseline"])
     with contextlib.ExitStack() as stack:
         publish = None
@@ -62,7 +63,7 @@ def prepared(params):
 
         def options(siblings=()):
             return firmware.Options(
-                limits=limits_of(params["limits"]),
+                limits=limits,
                 publish=publish,
                 siblings=list(siblings or ()),
                 **{

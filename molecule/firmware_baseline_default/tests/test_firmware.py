@@ -31,19 +31,16 @@ def rows(host, statement):
     return json.loads(host.check_output(f"{sys.executable} -c '{program}' {database} \"{statement}\""))
 
 
-@pytest.mark.parametrize("node", ["gpu01", "gpu02"])
+@pytest.mark.parametrize("node", ["sim00001", "sim00002"])
 def test_baseline_runs_and_each_image_was_sent_once(twin, node):
     assert twin.call("state", node=node)["firmware"] == {"BMC": NEW, "BIOS": NEW, "CPLD": OLD}
     images = [row["components"] for row in twin.call("images")[node]]
     # one each, in the order that the baseline wants, also after the second run
-    assert images == [
-        {"BMC": NEW},
-        {"BIOS": NEW},
-    ]
+    assert images == [{"BMC": NEW}, {"BIOS": NEW}]
 
 
 def test_node_without_redfish_was_not_asked_for_anything(twin):
-    assert twin.call("counters", node="gpu03")["gpu03"]["requests"] == 0
+    assert twin.call("counters", node="sim00003")["sim00003"]["requests"] == 0
 
 
 def test_nothing_is_left_open_at_the_bmcs(twin):
@@ -52,13 +49,13 @@ def test_nothing_is_left_open_at_the_bmcs(twin):
 
 
 def test_power_is_as_it_was(twin):
-    assert {twin.call("state", node=node)["power"] for node in ("gpu01", "gpu02")} == {"Off"}
+    assert {twin.call("state", node=node)["power"] for node in ("sim00001", "sim00002")} == {"Off"}
 
 
 def test_nodes_are_available_with_one_passed_attempt_and_its_evidence(host):
     assert rows(host, "SELECT DISTINCT state FROM nodes") == [["available"]]
     attempts = rows(host, "SELECT n.name, a.stage, a.outcome FROM attempts a JOIN nodes n USING (serial) ORDER BY 1")
-    assert attempts == [["gpu01", "firmware", "pass"], ["gpu02", "firmware", "pass"]]
+    assert attempts == [["sim00001", "firmware", "pass"], ["sim00002", "firmware", "pass"]]
     evidence = rows(host, "SELECT n.name, e.outcome, e.value FROM evidence e JOIN nodes n USING (serial) ORDER BY 1")
-    assert [row[:2] for row in evidence] == [["gpu01", "pass"], ["gpu02", "pass"]]
+    assert [row[:2] for row in evidence] == [["sim00001", "pass"], ["sim00002", "pass"]]
     assert all(json.loads(row[2]) == {"bios": NEW, "bmc": NEW} for row in evidence)

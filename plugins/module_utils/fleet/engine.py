@@ -63,6 +63,7 @@ class Job:
         self.host, self.params, self.key, self.groups = host, params, key, tuple(groups)
         self.fence, self.credential, self.limit = fence, credential, float(limit)
         self.wires, self.due, self.cut_at, self.told = [], None, None, False
+        self.given_up = False
 
 
 class Watch:
@@ -298,6 +299,7 @@ class Engine:
                 self.watch.cut(job)
             elif job.cut_at is not None and now > job.cut_at + self._grace_s:
                 self._threads -= 1  # that thread may never come back
+                job.given_up = True
                 error = Stopped(
                     "the work with this BMC did not end at its deadline and was given up",
                     host=job.host,
@@ -359,7 +361,7 @@ class Engine:
             finally:
                 self.watch.leave()
             self._events.put(("ended", job, result))
-            if job.told:
+            if job.given_up:  # and not `told`: a short job is told before this line is reached
                 return  # another thread has taken this one's place
 
     def _before_write(self, job, paced=True):

@@ -20,6 +20,12 @@ def test_limits_that_cannot_be_right(given):
     assert caught.value.thing == f"limits.{next(iter(given))}" and "activate" in caught.value.wanted
 
 
+def test_limits_are_refused_before_any_node_is_asked(tmp_path):
+    params = {"baseline": str(tmp_path / "none.yml"), "limits": {"lunch": 60}}
+    with pytest.raises(InvalidInput, match="limits.lunch"), subject.prepared(params):
+        raise AssertionError("never reached")
+
+
 def test_secrets_and_diff():
     result = {"diff": {"before": "", "after": ""}, "msg": "user admin with hunter22"}
     assert subject.finish(result, False, "hunter22") == {"msg": "user admin with ********"}

@@ -138,6 +138,25 @@ def test_the_canary_goes_first_and_alone():
     assert "not_tried" not in codes(results).values()
 
 
+def test_a_thread_whose_short_job_was_told_at_once_does_the_next_one():
+    """The main thread may hear of the end of a job before the worker's next line."""
+    engine = Engine(lambda job, seconds, before_write: GOOD, canary=1, grace_s=0.2)
+
+    class Slow:
+        def __init__(self, queue):
+            self.get, self.get_nowait, self._put = queue.get, queue.get_nowait, queue.put
+
+        def put(self, event):
+            self._put(event)
+            while not event[1].told:
+                time.sleep(0.001)
+
+    engine._events = Slow(engine._events)
+    results = {}
+    engine.run([Job("a", limit=1), Job("b", limit=1)], results.__setitem__)
+    assert codes(results) == {"a": None, "b": None}
+
+
 def test_a_credential_that_is_refused_is_not_tried_on_the_others():
     def call(job, seconds, before_write):
         return {"failed": True, "error": {"code": "authentication_failed"}} if job.credential == "bad" else GOOD
