@@ -209,6 +209,9 @@ class Engine:
         if self._runs(step, rows):
             self._move(step, "active", note="it ran already when its turn came")
             return
+        if self._staged(step, rows):
+            self._move(step, "staged", note="it was staged already when its turn came")
+            return
         rule = Rule(step.rule, step.extract)
         if not any(rule.same(row.get("version"), step.from_version) for row in rows):
             self._park(
@@ -234,9 +237,13 @@ class Engine:
             if isinstance(error, FencedOut):
                 raise
             self._park(step, "failed", error.code, str(error), error.next_step)
-        self._wait_for_others(step)
+        if self._pause() or self._wait_for_others(step):
+            return  # still "planned": time has passed, so everything is looked at again
         tasks = self._patiently(self._port.tasks, self._limits.ready, "the list of tasks")
-        self._pause()
+        late = self._ours(self._since(step, tasks)) if self._detail(step).get("doubt") else None
+        if late:
+            self._move(step, "writing", task=late["uri"], doubt=None, note="its task was shown late")
+            return
         self._move(
             step,
             "pushing",
@@ -246,6 +253,7 @@ class Engine:
             task=None,
             monitor=None,
             assumed=None,
+            doubt=None,
         )
         self._sent_here.add(step.number)
         try:
@@ -275,20 +283,22 @@ class Engine:
             self._move(step, "pushing", pushed=True, final=True)
 
     def _pause(self):
-        """A BMC that gets one image after the other runs out of memory."""
-        if self._last_push is not None:
-            left = self._last_push + self._limits.pause - self._clock()
-            if left > 0:
-                self._sleep(left)
+        """A BMC that gets one image after the other runs out of memory. True: it was waited."""
+        left = 0 if self._last_push is None else self._last_push + self._limits.pause - self._clock()
+        if left > 0:
+            self._sleep(left)
+        return left > 0
 
     def _wait_for_others(self, step):
-        """An update that somebody else started must end first: two at once damage each other on many BMCs."""
+        """An update that somebody else started must end first: two at once damage each other on many BMCs. True: there was one."""
         limit = Deadline(step.limit_s, "the end of an update that was under way", clock=self._clock, sleep=self._sleep)
+        waited = False
         while True:
             tasks = self._patiently(self._port.tasks, self._limits.ready, "the list of tasks") or {}
             busy = [task for task in tasks.values() if task["state"] == "running" and task.get("update", True)]
             if not busy:
-                return
+                return waited
+            waited = True
             if limit.expired():
                 raise _Stop(
                     "parked",
@@ -315,12 +325,7 @@ class Engine:
             # a tool on the node has no task: what it did shows only in the device
             in_band = step.path != "bmc"
             tasks = None if in_band else self._patiently(self._port.tasks, self._limits.ready, "the list of tasks")
-            new = {
-                key: task
-                for key, task in (tasks or {}).items()
-                if key not in (before or ()) and task.get("update", True)
-            }
-            ours = self._ours(new)
+            ours = self._ours(self._since(step, tasks))
             if ours:
                 self._move(step, "writing", task=ours["uri"], note="found by its task after the answer was lost")
                 return
@@ -332,14 +337,16 @@ class Engine:
             self._sleep(self._limits.poll)
         if before and tasks and set(before) & set(tasks):
             # This BMC keeps its finished tasks, and there is none for the image: it never got the last block.
-            self._move(step, "planned", note="the BMC has no task for the image: it did not arrive", final=None)
+            self._move(
+                step, "planned", note="the BMC has no task for the image: it did not arrive", final=None, doubt=True
+            )
         elif step.activation != "immediate":
             if tasks is None:
                 self._without_task(step, certain=False)
                 return
             self._move(step, "staged", assumed=True, note="whether the image arrived will be seen after the reset")
         elif self._records[step.number]["pushes"] < MOST_PUSHES:
-            self._move(step, "planned", note="no sign of the image and the old version runs", final=None)
+            self._move(step, "planned", note="no sign of the image and the old version runs", final=None, doubt=True)
         else:
             self._park(
                 step,
@@ -348,6 +355,11 @@ class Engine:
                 f"nobody can tell whether the image arrived; {self._seen(rows)}",
                 "look at the BMC, then run again with retry",
             )
+
+    def _since(self, step, tasks):
+        """Update tasks that came after the intent to send this step's image."""
+        before = self._detail(step).get("tasks_before") or ()
+        return {key: task for key, task in (tasks or {}).items() if key not in before and task.get("update", True)}
 
     @staticmethod
     def _ours(new):

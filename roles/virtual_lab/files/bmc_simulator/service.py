@@ -539,7 +539,8 @@ class Service:
                 handle.write(block)
 
         with handle:
-            if not request.path.rstrip("/").endswith("multipart"):
+            # the plain path: products have names of their own for it
+            if not call.path.endswith("multipart"):
                 await store(request.content.read)
             elif not request.headers.get("Content-Type", "").lower().startswith("multipart/"):
                 raise Problem("UnsupportedMediaType")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import http.server
 import inspect
+import os
 import pathlib
+import re
 import threading
 import time
 
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import update
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import AnswerLost, HttpError
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import (
     BaremetalError,
@@ -21,9 +24,13 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors im
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import port
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.images import Local
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.planner import Step
+from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.serve import ImageServer
 from bmc_simulator import testing
 
 from .conftest import endpoint
+
+# test processes side by side must not meet
+WORKER = 51 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
 
 COMPONENTS = {
     "BMC": {"version": "1.0", "activation": "bmc_reset", "auto": False},
@@ -126,6 +133,49 @@ def test_pushed(lab, updater, picture, method, targets):
     assert versions(updater, ["BIOS"]) == {"BIOS": "2.0"} and updater.power() == "on"
 
 
+PARAMETERS = {"targets": "inventory", "force": True, "apply_time": "OnReset"}
+SENT = {
+    "Targets": ["/redfish/v1/UpdateService/FirmwareInventory/BIOS"],
+    "ForceUpdate": True,
+    "@Redfish.OperationApplyTime": "OnReset",
+}
+
+
+def wrote(lab):
+    """(method, path, body) of what the BMC was sent, without sessions."""
+    return [(row["method"], row["path"].rsplit("/", 1)[-1], row.get("body")) for row in lab.requests("gpu01")]
+
+
+def test_the_platform_says_what_is_sent_beside_a_multipart_image(lab, updater, picture):
+    step, image = picture(**PARAMETERS, oem={"OemParameters": {"ImageType": "BIOS"}})
+    follow(updater, updater.push(step, image, "multipart", lambda: None))
+    step, image = picture(version="3.0")
+    follow(updater, updater.push(step, image, "multipart", lambda: None))
+    # and nothing that it does not say
+    assert wrote(lab) == [("POST", "update-multipart", SENT), ("POST", "update-multipart", None)]
+
+
+def test_a_plain_push_has_its_targets_and_its_time_set_before(lab, updater, picture):
+    step, image = picture(**PARAMETERS)
+    assert follow(updater, updater.push(step, image, "push", lambda: None))["state"] == "done"
+    options = {"HttpPushUriApplyTime": {"ApplyTime": "OnReset"}}
+    before = ("PATCH", "UpdateService", {"HttpPushUriTargets": SENT["Targets"], "HttpPushUriOptions": options})
+    assert wrote(lab) == [before, ("POST", "update", None)] and updater.warnings == []
+    assert arrived(lab) == [{"BIOS": "2.0"}]
+    # for another component, and without targets: those of the last image must not stay
+    step, image = picture(component="GPU")
+    assert follow(updater, updater.push(step, image, "push", lambda: None))["state"] == "done"
+    assert arrived(lab)[1] == {"GPU": "2.0"}
+
+
+def test_simple_update_has_its_parameters_in_the_body(lab, updater, picture):
+    step, _image = picture(**PARAMETERS, oem={"TransferProtocol": "HTTP"})
+    step.image["url"] = "http://127.0.0.1:9/bios.bin"
+    updater.push(step, Local(None, 0, "ab" * 32, step.image["url"]), "simple", lambda: None)
+    body = {"ImageURI": "http://127.0.0.1:9/bios.bin", "TransferProtocol": "HTTP", **SENT}
+    assert wrote(lab) == [("POST", "UpdateService.SimpleUpdate", body)]
+
+
 def test_pulled(lab, picture):
     step, image = picture()
     content = pathlib.Path(image.path).read_bytes()
@@ -158,6 +208,55 @@ def test_pulled(lab, picture):
     finally:
         server.shutdown()
         server.server_close()
+
+
+# What each product takes, from its profile; X10 has no update service.
+WAYS = {
+    "idrac": ("multipart", "simple"),
+    "ilo": ("simple",),
+    "xcc": ("multipart", "push", "simple"),
+    "supermicro": ("multipart", "simple"),
+    "dgx": ("multipart", "simple"),
+    "gb200": ("multipart", "push"),
+    "gigabyte": ("simple",),
+    "cray": ("simple",),
+    "kaytus": ("push", "simple"),
+    "xfusion": ("simple",),
+}
+
+
+@pytest.fixture(scope="module")
+def products():
+    quick = {"power_lag_s": 0.05, "task_seconds": 0.1, "manager_reset_s": 0.1}
+    groups = [
+        {"count": 3, "profile": name, "prefix": name, "address": f"127.{WORKER}.{60 + number}.1", "behaviour": quick}
+        for number, name in enumerate(WAYS)
+    ]
+    with testing.fleet(groups=groups) as found:
+        yield found
+
+
+@pytest.mark.parametrize("profile", WAYS)
+def test_every_product_takes_an_image_by_each_way_that_it_offers(products, profile, tmp_path):
+    for number, method in enumerate(WAYS[profile], 1):
+        bmc = products[f"{profile}{number:05d}"]
+        there = Endpoint(
+            **{key: getattr(bmc, key) for key in ("address", "port", "username", "password", "fingerprint")}
+        )
+        with ImageServer("127.0.0.1") as server, update.RedfishUpdater(there, publish=server.publish) as updater:
+            assert tuple(sorted(updater.methods())) == WAYS[profile]
+            row = next(row for row in updater.inventory() if re.search("BIOS|System ROM", f"{row['id']} {row['name']}"))
+            content = testing.firmware_image("BIOS", "9.9")
+            path = tmp_path / f"{method}.bin"
+            path.write_bytes(content)
+            image = Local(str(path), len(content), hashlib.sha256(content).hexdigest())
+            fields = {"image": {"path": str(path), "url": None}, "activation": "host_reboot", "why": ""}
+            step = Step(1, 1, "bios", [row["id"]], row["version"], "9.9", **fields)
+            handle = updater.push(step, image, method, lambda: None)
+            assert follow(updater, handle)["state"] in ("done", "gone"), profile
+        [arrived_there] = products.images()[bmc.name]
+        assert (arrived_there["method"], arrived_there["outcome"]) == (method, "written")
+        assert arrived_there["components"] == {"BIOS": "9.9"}
 
 
 def test_method_by_what_is_offered(lab, updater, picture):
@@ -346,3 +445,11 @@ def test_task_facts(body, state):
 )
 def test_staged_version(body, version):
     assert update.staged_version(body) == version
+
+
+def test_a_call_has_the_limit_that_was_given(lab):
+    lab.set_behaviour("gpu01", unreachable="silent")
+    began = time.monotonic()
+    with update.RedfishUpdater(endpoint(lab), call_s=2.0) as updater, pytest.raises(BaremetalError):
+        updater.methods()
+    assert time.monotonic() - began < 8

@@ -40,6 +40,7 @@ class Bmc(FirmwarePort):
         self.refuses_reset = False
         self.cannot = ()
         self.old_task = False
+        self.shown_after = 0.0  # seconds from an image to the moment when its task can be seen
         for name, value in faults.items():
             assert hasattr(self, name), name
             setattr(self, name, value)
@@ -95,7 +96,11 @@ class Bmc(FirmwarePort):
         self._live()
         if self.no_task_list:
             return None
-        return {key: self._shown(task) for key, task in self.all_tasks.items()}
+        return {
+            key: self._shown(task)
+            for key, task in self.all_tasks.items()
+            if self.clock() >= task["at"] + self.shown_after
+        }
 
     def _shown(self, task):
         percent = 100 if task["state"] == "done" else 50

@@ -243,6 +243,36 @@ def test_an_update_under_way_is_waited_for():
     assert lab.clock() - start >= 40  # its 20 s, then ours
 
 
+def test_an_update_under_way_that_brings_the_version_is_enough():
+    """Somebody else's update of the same component was running: what it brought is looked at before ours is sent."""
+    lab = Lab({"bmc": component(activation="immediate")})
+    task = {"uri": "/x", "at": lab.clock(), "component": "bmc", "version": "2.0", "state": "running"}
+    lab.bmc.all_tasks["x|1"] = task
+    assert lab.run().state == "active" and lab.bmc.arrived == []
+    lab = Lab({"bios": component()}, shows_staged=True)
+    lab.bmc.pending["bios"] = "2.0"
+    assert lab.run().state == "active" and lab.bmc.arrived == [] and lab.bmc.restarts == ["host_reboot"]
+
+
+@pytest.mark.parametrize("faults", [{}, {"task_fails": True}])
+def test_a_sign_that_comes_late_is_still_a_sign(faults):
+    """The dead controller's image shows up after the time that BMCs get for that, when it is about to be sent again: it is not."""
+    lab = Lab({"bmc": component(activation="immediate")}, shown_after=34.0, task_seconds=60.0, **faults)
+
+    def kill(where):
+        if where == "answer_not_read":
+            raise Killed
+
+    lab.bmc.kill = kill
+    with pytest.raises(Killed):
+        Engine(lab.bmc, lab.journal, lab.plan, Images(), clock=lab.clock, sleep=lab.clock.sleep).run()
+    assert lab.states == {("bmc", "2.0"): "pushing"} and len(lab.bmc.arrived) == 1
+    limits = Limits(pause=60)
+    outcome = Engine(lab.bmc, lab.journal, lab.plan, Images(), limits, clock=lab.clock, sleep=lab.clock.sleep).run()
+    assert outcome.state == ("parked" if faults else "active")
+    assert len(lab.bmc.arrived) == 1
+
+
 def test_the_pause_between_two_images():
     lab = Lab({"a": component(), "b": component()}, task_seconds=0.0)
     engine = Engine(lab.bmc, lab.journal, lab.plan, Images(), Limits(pause=60), clock=lab.clock, sleep=lab.clock.sleep)

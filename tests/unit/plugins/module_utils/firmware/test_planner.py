@@ -220,7 +220,13 @@ def test_how_an_image_is_sent_comes_from_the_baseline(make):
     assert {key: getattr(step, key) for key in how} == how and set(HOW) == set(how)
     assert (step.rule, step.extract) == ("release", "v(.*)")
     [plain] = plan(*make(bmc=component()), rows(bmc="1.0")).steps
-    assert (plain.method, plain.targets, plain.force, plain.apply_time, plain.oem) == ("auto", "none", False, None, None)
+    assert (plain.method, plain.targets, plain.force, plain.apply_time, plain.oem) == (
+        "auto",
+        "none",
+        False,
+        None,
+        None,
+    )
 
 
 def test_determined(make):
