@@ -50,6 +50,7 @@ class Job:
         "credential",
         "due",
         "fence",
+        "given_up",
         "groups",
         "host",
         "key",
