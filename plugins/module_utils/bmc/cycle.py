@@ -70,9 +70,15 @@ def _ways(client, system, chassis):
 
 def _action(client, body, name, types):
     """(target, ResetType) of an action, standard or OEM, that offers one of `types`; None else."""
-    actions = body.get("Actions") if isinstance(body.get("Actions"), dict) else {}
-    oem = actions.get("Oem") if isinstance(actions.get("Oem"), dict) else {}
-    for place in (actions, oem, *[value for value in oem.values() if isinstance(value, dict)]):
+
+    def inside(value, *keys):
+        found = transform.dig(value, *keys)
+        return found if isinstance(found, dict) else {}
+
+    actions, oem = inside(body, "Actions"), inside(body, "Actions", "Oem")
+    # iLO has its own actions in its part of the resource, as it was before there was a place for them
+    older = [inside(value, "Actions") for value in inside(body, "Oem").values()]
+    for place in (actions, oem, *[value for value in oem.values() if isinstance(value, dict)], *older):
         action = place.get(f"#{name}")
         if not isinstance(action, dict) or not transform.text(action, "target"):
             continue
@@ -134,9 +140,8 @@ def choose(client, kind):
             thing=f"power {kind}",
             wanted=" or ".join(row["action"] for row in quirks.POWER_CYCLES if row["kind"] == kind),
             seen="it offers " + (", ".join(dict.fromkeys(offered)) or "neither mains nor standby power"),
-            next_step=f"use state: {found[0].kind} if that will do"
-            if found
-            else "do it at the PDU or by hand; state: cycle only takes the host's power away",
+            next_step=(f"use {found[0].kind} if that will do, or " if found else "")
+            + "do it at the PDU or by hand; cycle only takes the host's power away",
             code="no_power_cycle",
         )
     return way
