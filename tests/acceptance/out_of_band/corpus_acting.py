@@ -103,7 +103,23 @@ class Acting:
             self.wrong.append(f"{what}: wanted {wanted}, seen {seen}")
 
     # ---- the operations -----------------------------------------------------------------------------------------------------------------------
+    def cycles(self):
+        """Mains and standby power, in check mode only: the served BMC does not go away. What it would send is in the result."""
+        for kind in ("ac_cycle", "aux_cycle"):
+            offer = self.offers.get("power") or self.offers.get("cycles", {}).get(kind, "no_power_cycle")
+            what = f"{self.name}: bmc_power state={kind}, check mode"
+            self.count["cases"] += 1
+            found, sent = self.call("bmc_power", {"state": kind}, True), self.lab.take()
+            self.same(f"{what}: requests", [], sent)
+            if found.get("failed"):
+                self.count["refusals"] += 1
+                self.same(f"{what}: refusal", offer, found["error"]["code"])
+                continue
+            self.same(f"{what}: action", offer, found.get("action"))
+            self.same(f"{what}: difference", Plan([Change("power", "on", f"on, after an {kind}")]).diff(), found["diff"])
+
     def power(self):
+        self.cycles()
         if "power" in self.offers:
             for state in POWER:
                 self.case("bmc_power", {"state": state}, self.offers["power"])

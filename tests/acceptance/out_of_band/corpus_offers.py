@@ -9,6 +9,7 @@ order     the resource where the boot order is written, that is the settings obj
 bios      (where settings are written, attribute, its value, another value, whether the settings object wants the apply time OnReset), or (code, attribute,
           value)
 media     {kind: (device, its path, insert, eject)}, each by "action" or by "patch"
+cycles    {ac_cycle, aux_cycle: the action and its ResetType}, as far as there are any
 firmware  (id of a row of the inventory, its version, {way: where an image is sent}); the ways in the order in which they are to be preferred
 What `bmc_power` may send is in corpus_facts.yml (reset_types)."""
 
@@ -80,6 +81,8 @@ OFFERS = {
         "system": f"{V1}/Systems/1",
         "boot": boot(f"{V1}/Systems/1"),
         "order": f"{V1}/Systems/1",
+        # in Oem.Hpe.Actions
+        "cycles": {"aux_cycle": "HpeComputerSystemExt.SystemReset AuxCycle"},
         # the link is in lower case and has a slash at its end
         "bios": (f"{V1}/systems/1/bios/settings", "AcpiHpet", "Enabled", "Disabled", False),
         "media": {
@@ -100,6 +103,8 @@ OFFERS = {
     },
     "lambda-gpu_info_unknown_multi-partial": {
         "system": f"{V1}/Systems/1",
+        # its own action, and FullPowerCycle among the reset types
+        "cycles": {"ac_cycle": "OemSystemExtensions.Reset ACCycle"},
         "boot": boot(f"{V1}/Systems/1", ("uefi_http",), cd="UsbCd", mode="Legacy"),
         "order": f"{V1}/Systems/1",
         "bios": "not_found",
@@ -109,6 +114,7 @@ OFFERS = {
     "lambda-powershelf_delta-partial": NO_SYSTEM,
     "lenovo-xcc-libredfish": {
         "system": f"{V1}/Systems/1",
+        "cycles": {"ac_cycle": "LenovoComputerSystem.SystemReset ACPowerCycle"},
         # BootSourceOverrideEnabled may be Once or Disabled, not Continuous
         "boot": boot(f"{V1}/Systems/1", ("uefi_http",), persistent=False),
         "order": f"{V1}/Systems/1/Pending",
@@ -150,6 +156,8 @@ OFFERS = {
     },
     "nvidia-gb200-libredfish": {
         "system": f"{V1}/Systems/System_0",
+        # of the chassis BMC_0
+        "cycles": {"aux_cycle": "NvidiaChassis.AuxPowerReset AuxPowerCycle"},
         "boot": boot(f"{V1}/Systems/System_0", ("uefi_http",), mode=""),
         "order": f"{V1}/Systems/System_0/Settings",
         "bios": (f"{V1}/Systems/System_0/Bios/Settings", "EmbeddedUefiShell", "Enabled", "Disabled", False),

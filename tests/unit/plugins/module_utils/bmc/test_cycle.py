@@ -199,6 +199,22 @@ def test_who_else_loses_power(held, others):
             assert script.count("POST") == 0
 
 
+@pytest.mark.parametrize("value", [None, [], "x", {"Hpe": None}, {"Hpe": {"Actions": "x"}}])
+def test_an_action_in_the_vendors_part_of_the_resource(value):
+    """iLO 5 has its actions in Oem.Hpe.Actions and not in Actions.Oem."""
+    place = "/s/1/Actions/Oem/Hpe/HpeComputerSystemExt.SystemReset"
+    action = {"target": place, "ResetType@Redfish.AllowableValues": ["ColdBoot", "AuxCycle"]}
+    replies = answers()
+    system = replies["GET /s/1"]
+    system["Oem"] = {"Hpe": {"Actions": {"#HpeComputerSystemExt.SystemReset": action}}}
+    with serving(replies) as (unused, where), connect(where) as client:
+        way = cycle.choose(client, "aux_cycle")
+        assert (way.target, way.reset_type, way.off_first) == (place, "AuxCycle", True)
+        system["Oem"] = value
+        with pytest.raises(errors.Unsupported):
+            cycle.choose(client, "aux_cycle")
+
+
 @pytest.mark.parametrize(
     "value", [None, [], "x", 5, {"#Chassis.Reset": None}, {"Oem": {"#x": 3}, "#Chassis.Reset": []}]
 )
