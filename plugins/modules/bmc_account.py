@@ -50,6 +50,12 @@ options:
     type: str
     choices: [always, on_create]
     default: always
+  unlock:
+    description:
+      - Whether an account that the BMC has locked after wrong passwords is let in again; its password is set again with it. Redfish only.
+      - Without it the password of a locked account cannot be checked; it is left as it is, with a warning.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""

@@ -49,8 +49,9 @@ def account(
     check=False,
     fence=None,
     password_right=None,
+    unlock=False,
 ):
-    """One account of the BMC: present with this password, role and switch, or absent.
+    """One account of the BMC: present with this password, role and switch, or absent; with `unlock` one that the BMC has locked is let in again.
 
     Whether the password is right is found out by logging in with it once, unless the caller knows (`password_right`); a failed log-in counts towards
     the BMC's lockout. With `update_password="on_create"` it is set at creation only.
@@ -73,6 +74,8 @@ def account(
         item = next((entry for entry in items if transform.text(entry, "UserName") == username), None)
         have = transform.account_facts(item) if item else None
         before = {key: have[key] for key in ("username", "role", "enabled")} if have else {}
+        if have and have["locked"]:
+            before["locked"] = True
         right = _is_right(
             endpoint,
             username,
@@ -84,8 +87,9 @@ def account(
             password_right,
             deadline,
             client.warnings,
+            unlock,
         )
-        plan = plan_account(username, have, state, password, role, enabled, update_password, right)
+        plan = plan_account(username, have, state, password, role, enabled, update_password, right, unlock)
         after = account_after(before, plan, username)
         result = Result(plan.changed, plan, before, after, client.warnings, client.source)
         _refuse_own(endpoint, username, plan, state, enabled)
@@ -103,6 +107,7 @@ def account(
                     "account.password": ("Password", password),
                     "account.role": ("RoleId", role),
                     "account.enabled": ("Enabled", enabled),
+                    "account.locked": ("Locked", False),
                 }
                 for change in plan.changes:
                     key, value = names[change.thing]
@@ -119,6 +124,7 @@ def account(
                 state,
                 plan,
                 deadline,
+                unlock,
             )
         result.bmc = known_identity(client) if not check else {}
         return result
@@ -166,7 +172,9 @@ def _forced_change(client, error, username, password, state, rest, deadline, che
     return done
 
 
-def _is_right(endpoint, username, password, have, enabled, state, update_password, known, deadline, warnings):
+def _is_right(
+    endpoint, username, password, have, enabled, state, update_password, known, deadline, warnings, unlock=False
+):
     """Is the wanted password the present one? True, False, or None where that is not to be known or cannot be found out."""
     if known is not None or state != "present" or not have or password is None or update_password != "always":
         return known
@@ -175,6 +183,13 @@ def _is_right(endpoint, username, password, have, enabled, state, update_passwor
             return False  # set it again before the account can log in: nobody can say what it is now
         warnings.append(
             f"the account {username} is disabled, so its password cannot be checked by logging in; it was left as it is"
+        )
+        return None
+    if have.get("locked"):
+        if unlock:
+            return False  # as above: it is set again with the unlocking
+        warnings.append(
+            f"the BMC has locked the account {username}, so its password cannot be checked by logging in; it was left as it is (unlock: true lets it in)"
         )
         return None
     return can_log_in(endpoint, username, password, deadline)
@@ -227,7 +242,7 @@ def _refuse_what_the_bmc_would(client, service, plan, password):
             )
 
 
-def plan_account(username, have, state, password, role, enabled, update_password, password_right):
+def plan_account(username, have, state, password, role, enabled, update_password, password_right, unlock=False):
     """Pure: the Plan for one account. `have` is transform.account_facts or None; `password_right` None where it was not asked."""
     if state == "absent":
         return Plan([Change("account", username if have else None, None)])
@@ -253,6 +268,8 @@ def plan_account(username, have, state, password, role, enabled, update_password
         changes.append(Change("account.role", have["role"], role))
     if enabled is not None:
         changes.append(Change("account.enabled", have["enabled"], enabled))
+    if unlock and have.get("locked"):
+        changes.append(Change("account.locked", True, False))
     if password is not None and update_password == "always" and password_right is False:
         changes.append(Change("account.password", "another", "the wanted one"))
     return Plan(changes, secret=("account.password",))
@@ -265,7 +282,7 @@ def account_after(before, plan, username):
             if change.after is None:
                 return {}
             after["username"] = username
-        elif change.thing in ("account.role", "account.enabled"):
+        elif change.thing in ("account.role", "account.enabled", "account.locked"):
             after[change.thing.split(".")[1]] = change.after
     return after
 
@@ -314,7 +331,9 @@ def _remove_account(client, have, item):
         client.patch(have["uri"], {"UserName": "", "Enabled": False})
 
 
-def _verify_account(client, endpoint, collection, username, password, role, enabled, state, plan, deadline):
+def _verify_account(
+    client, endpoint, collection, username, password, role, enabled, state, plan, deadline, unlock=False
+):
     """Read back, and log in. A BMC that accepts a new password and goes on with the old one is found here."""
     if (
         username == endpoint.username
@@ -333,7 +352,7 @@ def _verify_account(client, endpoint, collection, username, password, role, enab
         (transform.account_facts(entry) for entry in items if transform.text(entry, "UserName") == username), None
     )
     rest = (
-        plan_account(username, found, state, password, role, enabled, "on_create", None)
+        plan_account(username, found, state, password, role, enabled, "on_create", None, unlock)
         if found or state == "absent"
         else None
     )

@@ -234,8 +234,7 @@ def _accounts(client):
     for item in client.members(transform.link(service, "Accounts"), "the accounts", expand=False):
         facts = transform.account_facts(item)
         if facts["username"]:
-            row = {key: facts[key] for key in ("username", "role", "enabled")}
-            found.append({**row, "locked": item.get("Locked") is True})
+            found.append({key: facts[key] for key in ("username", "role", "enabled", "locked")})
     return found
 
 

@@ -87,7 +87,7 @@ POWER_CYCLES = (
         "where": "system",
         "action": "OemSystemExtensions.Reset",
         "types": ("ACCycle",),
-        "source": "libredfish, supermicro.rs: ACPowercycle (SYS-821GE tree)",
+        "source": "libredfish, supermicro.rs: ACPowercycle; newer boards show it in the system, older ones have none",
     },
     {
         "kind": "ac_cycle",

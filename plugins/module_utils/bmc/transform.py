@@ -432,10 +432,11 @@ def firmware(items):
 
 
 def account_facts(item):
-    """{username, role, enabled, uri} of a ManagerAccount; the password is never readable."""
+    """{username, role, enabled, locked, uri} of a ManagerAccount; the password is never readable."""
     return {
         "username": text(item, "UserName"),
         "role": text(item, "RoleId") or None,
         "enabled": item.get("Enabled") is not False,
+        "locked": item.get("Locked") is True,
         "uri": text(item, "@odata.id"),
     }

@@ -72,6 +72,7 @@ ACCOUNT = {
     "enabled": {"type": "bool"},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "update_password": {"type": "str", "choices": ["always", "on_create"], "default": "always", "no_log": False},
+    "unlock": {"type": "bool", "default": False},
 }
 
 
@@ -234,6 +235,7 @@ def _account(endpoint, params, check, fence):
         _limit(params, 60.0),
         check,
         fence,
+        unlock=params["unlock"],
     )
 
 

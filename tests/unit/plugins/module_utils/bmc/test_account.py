@@ -92,6 +92,22 @@ def test_a_disabled_account_is_not_proven_by_logging_in(fresh):
     assert opened.changed and operations.can_log_in(there, "monitor", "Monitor-99999")
 
 
+def test_a_locked_account_is_not_proven_by_logging_in_and_is_let_in_when_asked(fresh):
+    there = endpoint(fresh)
+    operations.account(there, "monitor", "Monitor-12345", role="ReadOnly")
+    fresh.set_behaviour("gpu01", lockout_after=1, lockout_s=600)
+    assert not operations.can_log_in(there, "monitor", "wrong", guarded=False)  # which locks it
+    before = len(fresh.requests("gpu01"))
+    left = operations.account(there, "monitor", "Monitor-12345")
+    assert not left.changed and left.before["locked"] and any("unlock: true" in text for text in left.warnings)
+    planned = operations.account(there, "monitor", "Monitor-12345", unlock=True, check=True)
+    assert planned.changed and len(fresh.requests("gpu01")) == before
+    done = operations.account(there, "monitor", "Monitor-12345", unlock=True)
+    assert done.plan.diff() == planned.plan.diff() and done.after == planned.after and done.after["locked"] is False
+    assert operations.can_log_in(there, "monitor", "Monitor-12345")
+    assert not operations.account(there, "monitor", "Monitor-12345", unlock=True).changed
+
+
 @pytest.mark.parametrize("change", [{"state": "absent"}, {"enabled": False}])
 def test_nobody_is_locked_out(fresh, change):
     there = endpoint(fresh)
