@@ -19,6 +19,7 @@ options:
     description:
       - What to boot. V(none) removes the override, so that the server's own boot order counts.
       - V(uefi_http) does not exist in IPMI.
+      - On some BMCs (Dell iDRAC) V(cd) means a real drive and not virtual media; there put the virtual one first in O(order), by its name.
     type: str
     choices: [pxe, uefi_http, disk, cd, bios, none]
   once:

@@ -481,6 +481,16 @@ def _event(client, places, have, item):
                 if name in body and error.names(name)
             ]
             needs_types = error.status == 400 and "EventTypes" not in body and error.names("EventTypes")
+            if error.status == 400 and not (named or needs_types) and error.names("Protocol"):
+                raise Unsupported(
+                    "the BMC does not send events in this way",
+                    host=client.endpoint.label,
+                    thing=f"event_destinations {event_word(item)}",
+                    wanted=f"protocol {item['protocol']}",
+                    seen=error.seen,
+                    next_step="use protocol Redfish, or the BMC's own syslog settings on its web page",
+                    code="setting_not_offered",
+                )
             if error.status != 400 or not (named or needs_types):
                 raise
             for name in named:

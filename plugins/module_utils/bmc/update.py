@@ -144,9 +144,11 @@ class RedfishUpdater:
     def inventory(self, only=None, seconds=INVENTORY_S):
         """See FirmwarePort. `only`: ids; reading all takes minutes on servers with a hundred rows."""
         client = self.client(seconds, "the firmware inventory")
+        items = [None]
         if only and all(name in self._places for name in only):
-            items = [item for item in (client.optional(self._places[name], None) for name in only) if item]
-        else:
+            items = [client.optional(self._places[name], None) for name in only]
+        if not all(items):
+            # Some BMCs (Lenovo) do not know a child before its parents were read in this session.
             service = self._service(client)
             items = client.members(transform.link(service, "FirmwareInventory"), "the firmware inventory")
         found = []

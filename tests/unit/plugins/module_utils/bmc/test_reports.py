@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect, log, operations, power, redfish
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import (
+    connect,
+    log,
+    operations,
+    power,
+    redfish,
+    update,
+)
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import HttpError
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.wire import Wire
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
@@ -258,3 +265,46 @@ def test_the_sel_of_a_bmc_that_has_none_by_redfish(carrier, monkeypatch):
             operations.log(where, logs=["IML"])
         with pytest.raises(errors.NotFound):  # nothing is cleared by a way that was not asked for
             operations.log(where, state="cleared", logs=["SEL"])
+
+
+def test_targets_that_only_the_settings_of_the_system_list(carrier):
+    """iDRAC-Redfish-Scripting#324: iDRAC 10 has the allowable boot targets in the settings resource, which is where they are set."""
+    allowed = {"BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe"], "BootSourceOverrideTarget": "None"}
+    later = {
+        "@odata.id": f"{S}/1/Settings",
+        "Id": "Settings",
+        "Boot": {**allowed, "BootSourceOverrideEnabled": "Disabled"},
+    }
+    now = system(Boot={"BootSourceOverrideTarget": "None"})
+    now["@Redfish.Settings"] = {"SettingsObject": {"@odata.id": f"{S}/1/Settings"}}
+
+    def take(body):
+        later["Boot"].update(body["Boot"])
+        return 204, None
+
+    replies = server(**{f"GET {S}/1": now, f"GET {S}/1/Settings": lambda body: later, f"PATCH {S}/1/Settings": take})
+    with serving(replies, transport=carrier) as (script, where):
+        done = operations.boot(where, "pxe", interval=0.02)
+        assert done.changed and done.after["target"] == "pxe" and script.count("PATCH", f"{S}/1") == 0
+
+
+def test_a_child_that_is_not_there_before_its_parent_was_read(carrier):
+    """infra-controller#5178: a Lenovo answers 404 for a member until its collection was read."""
+    known, item = set(), {"@odata.id": "/fw/BMC", "Id": "BMC", "Name": "BMC", "Version": "1.0"}
+
+    def collection(body):
+        known.add("BMC")
+        return {"Members": [{"@odata.id": "/fw/BMC"}]}
+
+    replies = server(
+        **{
+            "GET /redfish/v1/": {"Systems": {"@odata.id": S}, "UpdateService": {"@odata.id": "/update"}},
+            "GET /update": {"@odata.id": "/update", "FirmwareInventory": {"@odata.id": "/fw"}},
+            "GET /fw": collection,
+            "GET /fw/BMC": lambda body: (200, item) if known else (404, {}),
+        }
+    )
+    with serving(replies, transport=carrier) as (unused, where), update.RedfishUpdater(where) as updater:
+        assert updater.inventory()[0]["version"] == "1.0"
+        known.clear()  # the BMC was restarted
+        assert [row["version"] for row in updater.inventory(["BMC"])] == ["1.0"]

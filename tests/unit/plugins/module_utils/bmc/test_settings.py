@@ -353,6 +353,17 @@ def test_an_older_event_service():
         assert script.count("POST", "/subs") == 3
 
 
+def test_a_bmc_that_sends_no_syslog():
+    def refuse(body):
+        said = {"MessageId": "Base.1.8.PropertyValueNotInList", "MessageArgs": [body["Protocol"], "Protocol"]}
+        return 400, {"error": {"@Message.ExtendedInfo": [said]}}
+
+    with Bmc().serve(**{"POST /subs": refuse}) as (script, where), pytest.raises(errors.Unsupported) as caught:
+        operations.settings(where, {"event_destinations": [{"destination": "syslog://r", "protocol": "SyslogUDP"}]})
+    assert caught.value.code == "setting_not_offered" and "SyslogUDP" in caught.value.thing
+    assert script.count("POST", "/subs") == 1
+
+
 @pytest.mark.parametrize("value", [None, [], "x", 7])
 @pytest.mark.parametrize("name", ["network", "nic", "secure"])
 def test_odd_resources_are_no_traceback(name, value):
