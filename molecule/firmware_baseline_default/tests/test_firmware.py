@@ -45,7 +45,7 @@ def test_node_without_redfish_was_not_asked_for_anything(twin):
 
 def test_nothing_is_left_open_at_the_bmcs(twin):
     totals = twin.call("totals")
-    assert totals["sessions_left"]["sum"] == 0 and totals["in_flight_peak"]["highest"] <= 2
+    assert totals["sessions_left"]["sum"] == 0 and totals["in_flight_peak"]["max"] <= 2
 
 
 def test_power_is_as_it_was(twin):
