@@ -21,6 +21,8 @@ from controller import PLAYBOOK, ROOT, Directory
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import process
 from bmc_simulator import testing
 
+NODES = ("gpu01", "gpu02", "gpu03")
+
 
 class Controller(Directory):
     """A directory with nodes that are available, four in a rack, a baseline for their BIOS, and the playbook."""
@@ -115,6 +117,42 @@ def test_the_playbook(controller):
 
     status, text, recap = controller.run(playbook)
     assert status == 0 and all(changed == 0 and failed == 0 for changed, failed in recap.values()), text
+
+
+def test_only_nodes_that_are_asked_and_have_redfish(controller):
+    inventory, playbook = controller.directory / "registry.aicluster.yml", ROOT / "playbooks" / "firmware.yml"
+    variables = controller.directory / "host_vars"
+    variables.mkdir()
+
+    def run(book=playbook, **baselines):
+        """With a baseline for the hosts that have one here, as their own variable."""
+        for path in variables.glob("*.yml"):
+            path.unlink()
+        for name, path in baselines.items():
+            (variables / f"{name}.yml").write_text(yaml.safe_dump({"firmware_baseline_path": str(path)}))
+        limits = json.dumps({"firmware_baseline_limits": {"poll": 0.2, "activate": 15}})
+        return controller.ansible_playbook(inventory, book, "-e", limits)
+
+    controller.registry.save_node(controller.lab["gpu02"].serial, "test", bmc_protocol="ipmi")
+    site = controller.directory / "site.yml"
+    wanted = {
+        "ansible.builtin.import_playbook": "aicluster.baremetal.firmware",
+        "vars": {"firmware_baseline_required": False},
+    }
+    site.write_text(yaml.safe_dump([wanted]))
+    status, text = run()
+    assert status == 2 and "no baseline is named" in text, text
+    status, text = run(site)
+    assert status == 0 and "firmware: skipped, no baseline is named" in text, text
+    status, text = run(gpu01=controller.baseline, gpu03=controller.directory / "other.yml")
+    assert status == 2 and "one run brings nodes to one baseline" in text, text
+    assert not any(controller.lab.requests(name, sessions=True) for name in NODES), (
+        "a BMC was asked though nothing is to be done"
+    )
+    status, text = run(site, gpu01=controller.baseline, gpu02=controller.baseline)
+    assert status == 0 and "gpu02: its BMC is driven by ipmi, and firmware by plan needs Redfish" in text, text
+    assert controller.bios() == {"gpu01": "2.0", "gpu02": "1.0.0", "gpu03": "1.0.0"}
+    assert not any(controller.lab.requests(name, sessions=True) for name in ("gpu02", "gpu03"))
 
 
 def test_an_attempt_of_a_dead_controller_is_taken_over(controller):
