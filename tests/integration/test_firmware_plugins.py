@@ -218,6 +218,16 @@ def test_a_canary_then_so_many_percent_of_each_rack(two_racks):
         assert at_once([(begun, ended) for where, begun, ended in others if where == rack]) == 2  # half of four
 
 
+def test_nodes_of_one_chassis_go_one_after_the_other(controller):
+    """Also where the limits would let all of them begin: what they share has one owner at a time."""
+    options = {"aicluster_siblings": [bmc.name for bmc in controller.lab.bmcs], "firmware_baseline_canary": 0}
+    options["firmware_baseline_limit"] = "100%"
+    status, text, _recap = controller.run(ROOT / "playbooks" / "firmware.yml", "-e", json.dumps(options))
+    assert status == 0 and set(controller.bios().values()) == {"2.0"}, text
+    attempts = [controller.registry.attempts(bmc.name)[-1] for bmc in controller.lab.bmcs]
+    assert at_once([(attempt["started"], attempt["ended"]) for attempt in attempts]) == 1
+
+
 def test_the_first_server_that_gets_worse_ends_the_rollout(two_racks):
     playbook = ROOT / "playbooks" / "firmware.yml"
     two_racks.lab.set_behaviour(None, health_after_update="Critical")
