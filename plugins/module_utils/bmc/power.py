@@ -122,6 +122,7 @@ def _power_cycle(client, kind, present, deadline, check, interval, consent, sibl
             client, consent, f"this takes the power away from other servers too ({', '.join(others)})", plan
         )
     if not check:
+        client.login()  # a session that is gone afterwards is a sign that the BMC restarted
         marks = _cycle_marks(client)
         if way.off_first:
             marks["power"] = None
@@ -155,7 +156,8 @@ def _after_cycle(client, kind, present, marks, deadline, interval):
         part = Deadline(min(20.0, max(0.5, limit.remaining())), "an answer of the BMC", host=endpoint.label)
         with connect(endpoint, part) as asker:
             found = _cycle_marks(asker)
-            return {**found, "power": asker.read_power(fresh=False), "outage": had_outage(asker)}
+            gone = had_outage(asker) or client.session_gone()
+            return {**found, "power": asker.read_power(fresh=False), "outage": gone}
 
     await_ready(
         client.endpoint,

@@ -185,6 +185,22 @@ class RedfishClient:
             self._token = self._session_uri = None
             self._restore_signals()
 
+    def session_gone(self):
+        """Whether the session that was opened here is not known any more, which is a sign of a BMC that restarted; False where there is none."""
+        if not self._token:
+            return False
+        try:
+            response = self._connector.exchange(
+                "GET",
+                self._session_uri or ROOT + "SessionService",
+                headers={"X-Auth-Token": self._token},
+                timeout=(3, 10),
+            )
+        except TransportError:
+            self._connector.drop_connections()
+            return True
+        return response.status_code == 401
+
     def abandon(self):
         """Forget the session without deleting it: it ends with the BMC's restart, and nobody is there to delete it."""
         self._token = self._session_uri = None

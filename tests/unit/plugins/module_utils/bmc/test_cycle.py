@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect, cycle, operations, power, quirks
@@ -54,13 +56,22 @@ def test_power_goes_away_and_the_server_is_on(lab, there, kind, present):
     assert (sent[0] == "POST ComputerSystem.Reset") is (kind == "aux_cycle" and present == "on")
 
 
+def test_a_short_absence_is_seen_by_the_session_that_is_gone(lab, there):
+    """The server is off and the BMC away for less than one pause: nothing else shows that it restarted."""
+    operations.power(there, "off", interval=0.05)
+    began = time.monotonic()
+    done = operations.power(there, "ac_cycle", interval=2.0)
+    assert done.after == {"power": "on"} and not done.warnings and time.monotonic() - began < 60
+    assert lab.state("gpu01")["sessions"] == 0
+
+
 def test_accepted_and_not_done(lab, there, monkeypatch):
     operations.power(there, "on", interval=0.05)
     monkeypatch.setattr(power, "CYCLE_SHOWS_S", 0.5)
     lab.set_behaviour("gpu01", accept_and_do_nothing=["power"])
     with pytest.raises(errors.DeadlineExceeded) as caught:
         operations.power(there, "ac_cycle", interval=0.05)
-    assert caught.value.code == "accepted_not_moved"
+    assert caught.value.code == "accepted_not_moved" and lab.state("gpu01")["sessions"] == 0
 
 
 def test_what_is_offered_is_listed(lab, there):
