@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-# SIMULATED lspci, mstflint, nvme, nvidia-smi and a vendor's VBIOS tool, by symbolic links of these names: hand-written in the form of the real tools.
+# SIMULATED lspci, mstflint, nvme, nvidia-smi and a vendor's VBIOS tool, under these names: hand-written in the form of the real tools.
 #
 # No hardware is behind them. The node is a JSON file ($SIMULATED_NODE); what was written runs from the next boot of the simulated server on, which is asked
 # of its BMC's simulator. Each call is added to the file's `calls`, each image that was really written to `written`.
@@ -35,8 +34,11 @@ def install(directory, control_socket, node):
     """Put the tools into a directory; returns (directory for PATH, file of the node)."""
     tools, state = directory / "simulated-tools", directory / "simulated-node.json"
     tools.mkdir()
+    here = str(pathlib.Path(__file__).resolve().parent)
     for name in NAMES:
-        (tools / name).symlink_to(pathlib.Path(__file__).resolve())
+        program = f"import sys\nsys.path.insert(0, {here!r})\nimport simulated_firmware_tools\nsimulated_firmware_tools.main()\n"
+        (tools / name).write_text(f"#!{sys.executable}\n{program}")
+        (tools / name).chmod(0o755)
     state.write_text(
         json.dumps({**DEVICES, "bmc": [str(control_socket), node], "boots": 0, "calls": [], "written": []})
     )
@@ -138,7 +140,3 @@ def main():
     print(f"{name}: SIMULATED for tests, no hardware", file=sys.stderr)
     does = {"lspci": lspci, "mstflint": mstflint, "nvme": nvme, "nvidia-smi": nvidia_smi, VBIOS_TOOL: vbios}
     does[name](node, sys.argv[1:])
-
-
-if __name__ == "__main__":
-    main()
