@@ -282,3 +282,28 @@ def test_a_new_certificate_is_pinned_at_once(controller, lab, tmp_path):
     status, output, result = controller.play(install, hosts="gpu02", variables=variables)
     assert status == 0 and result["fingerprint"] == pinned and result["before"] == result["after"]
     assert len(lab.requests("gpu02")) == before
+
+
+def test_what_takes_down_or_destroys_wants_a_word(controller, lab):
+    """An AC cycle of a shared chassis and the erasure of a drive: shown without consent, refused without it, done with it; on a delegate too."""
+    lab.set_behaviour("gpu01", volume_task_s=0.2)
+    drive = next(disk["serial"] for disk in lab.config["nodes"][0]["disks"] if disk["type"] == "ssd")
+    cycle = {"state": "ac_cycle"}
+    erase = {"state": "erased", "drives": [drive]}
+    shared = {"aicluster_siblings": ["gpu02"]}
+    before = count(lab)
+    for module, options, words in (
+        (POWER, cycle, "gpu02"),
+        ("aicluster.baremetal.bmc_storage", erase, drive),
+    ):
+        status, output, result = controller.play({module: options}, arguments=["--check", "--diff"], variables=shared)
+        assert status == 0 and result["changed"] and result["consent_required"] and count(lab) == before, output
+        status, output, result = controller.play({module: options}, variables=shared)
+        assert status != 0 and "consent" in output and words in output and count(lab) == before
+    serial = lab["gpu01"].serial
+    status, output, result = controller.play({POWER: {**cycle, "consent": serial}}, variables=shared)
+    assert status == 0 and result["after"] == {"power": "on"} and result["siblings"] == ["gpu02"], output
+    task = {"aicluster.baremetal.bmc_storage": {**erase, "consent": drive}, "delegate_to": "gateway"}
+    status, output, result = controller.play(task)
+    assert status == 0 and result["after"]["drives"][0]["erased"], output
+    assert {"ac_cycle", "drive_erased"} <= {entry["event"] for entry in lab.events("gpu01")}
