@@ -61,7 +61,8 @@ def info(endpoint, sections=None, deadline_s=None, section_s=None, any_service=F
 def redfish_info(client, sections=SECTIONS, section_s=None, any_service=False):
     """Inventory through an open Redfish client. A section that cannot be read is empty and a warning, never an error."""
     system = client.system_or_none() if any_service else client.system()
-    chassis = client.chassis()
+    # whether the linked one is the server's own is looked up (through all chassis of a GB200) only for what hangs on it
+    chassis = client.chassis() if "system" in sections else client.linked_chassis()
     found = {}
     readers = {
         "system": lambda: transform.system_facts(system, chassis),

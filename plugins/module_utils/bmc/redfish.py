@@ -107,7 +107,7 @@ class RedfishClient:
         self._connector = (endpoint.transport or _usual_carrier())(endpoint)
         self._token = self._session_uri = None
         self._session_refused = False
-        self._root = self._system = self._manager = self._chassis = None
+        self._root = self._system = self._manager = self._chassis = self._linked = None
         self._all_systems = []
         self.seen_processors = None
         self._etags, self._etag_step = {}, 0
@@ -741,13 +741,19 @@ class RedfishClient:
             self._manager = found or {}
         return self._manager
 
+    def linked_chassis(self):
+        """The chassis that the system links first, {} where that cannot be read."""
+        if self._linked is None:
+            uri = transform.link(self.system_or_none(), "Links", "Chassis")
+            self._linked = self.optional(uri, "the chassis") or {}
+        return self._linked
+
     def chassis(self):
         """The chassis that the server is, {} where none can be told: by the system's own link. Where that leads to a board and the system has no serial of its
         own, so that the chassis' is taken for the server's, a box among the others that says that it holds the system."""
         if self._chassis is None:
             system = self.system_or_none()
-            linked = self.optional(transform.link(system, "Links", "Chassis"), "the chassis") or {}
-            found = linked
+            found = linked = self.linked_chassis()
             if linked and transform.is_board(linked) and not transform.own_serial(system):
                 everything = self.members(transform.link(self.root(), "Chassis"), "the chassis")
                 found = transform.box_of(everything, system) or linked

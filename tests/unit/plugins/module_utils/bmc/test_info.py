@@ -229,7 +229,9 @@ def test_the_serial_is_the_box_and_not_a_board():
         f"GET {V1}/Chassis/Board": board,
         f"GET {V1}/Chassis/Tray": tray,
     }
-    with serving(answers) as (_script, where):
+    with serving(answers) as (script, where):
+        operations.info(where, ["bmc"])
+        assert not script.count("GET", f"{V1}/Chassis")  # nobody asked for the serial
         assert operations.info(where, ["system"])["system"]["serial"] == "tray"
     with serving({**answers, f"GET {V1}/Chassis": collection(f"{V1}/Chassis/Board")}) as (_script, where):
         found = operations.info(where, ["system"])
