@@ -43,7 +43,7 @@ def reset(endpoint, kind="graceful", wait=True, deadline_s=600.0, check=False, f
     plan = Plan([Change("bmc", "running", f"restarted ({kind})")])
     with connect(endpoint, deadline, fence) as client:
         if client.source == "redfish":
-            body, target, mark = _prepare(client, kind)
+            body, target, mark = prepare(client, kind)
         else:
             client.identity()
             body = target = mark = None
@@ -61,7 +61,7 @@ def reset(endpoint, kind="graceful", wait=True, deadline_s=600.0, check=False, f
             return result
         began = time.monotonic()
         try:
-            _send(client, target, body)
+            send_reset(client, target, body)
         except AnswerLost:
             pass  # it went down before it could answer; what follows tells
         client.abandon()
@@ -72,7 +72,7 @@ def reset(endpoint, kind="graceful", wait=True, deadline_s=600.0, check=False, f
     return result
 
 
-def _prepare(client, kind):
+def prepare(client, kind):
     """(body, target, LastResetTime) of the manager's Reset action; raises Unsupported where it has none."""
     manager = client.manager()
     action = transform.dig(manager, "Actions", "#Manager.Reset")
@@ -105,7 +105,7 @@ def _prepare(client, kind):
     return {"ResetType": name}, target, transform.text(manager, "LastResetTime") or None
 
 
-def _send(client, target, body):
+def send_reset(client, target, body):
     if client.source == "ipmi":
         client.reset_bmc()
         return

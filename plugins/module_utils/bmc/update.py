@@ -12,13 +12,13 @@ from ..core.errors import DeadlineExceeded, Unsupported
 from . import connect, cycle, operations, tasks, transform, upload
 from .errors import AnswerLost, HttpError
 from .power import start_cycle
+from .reset import prepare, send_reset
 
 CALL_S = 120.0
 INVENTORY_S = 300.0
 METHODS = ("multipart", "push", "simple")
 # States of vendor jobs (Dell) that mean: written, and waiting for the server's restart.
 STAGED_JOBS = ("scheduled", "rebootpending", "waiting", "readyforexecution")
-BMC_RESETS = ("GracefulRestart", "ForceRestart")
 UPDATE_WORDS = re.compile(r"updat|firmware|flash|bios|image", re.IGNORECASE)
 MOST_TASKS = 200
 
@@ -345,48 +345,18 @@ class RedfishUpdater:
 
     def _restart_bmc(self):
         client = self.client(what="the restart of the BMC")
-        manager = client.manager()
-        action = transform.dig(manager, "Actions", "#Manager.Reset")
-        target = transform.text(action or {}, "target")
-        if not target:
-            raise Unsupported(
-                "the BMC cannot restart itself",
-                host=self.endpoint.label,
-                thing="Manager.Reset",
-                seen="no such action",
-                next_step="restart it by IPMI (bmc_reset with bmc_protocol: ipmi), or take its power away",
-            )
-        allowed = transform.strings(action.get("ResetType@Redfish.AllowableValues"))
-        if not allowed and action.get("@Redfish.ActionInfo"):
-            allowed = transform.allowed_by_action_info(
-                client.optional(str(action["@Redfish.ActionInfo"]), "the list of reset types"), "ResetType"
-            )
-        word = next((name for name in BMC_RESETS if name in (allowed or BMC_RESETS)), None)
-        if word is None:
-            raise Unsupported(
-                "the BMC cannot restart itself",
-                host=self.endpoint.label,
-                thing="Manager.Reset",
-                seen=", ".join(allowed),
-                next_step="restart it by IPMI (bmc_reset with bmc_protocol: ipmi), or take its power away",
-            )
-        self._fire(client, target, {"ResetType": word})
+        body, target, _mark = prepare(client, "graceful")
+        try:
+            send_reset(client, target, body)
+        except (AnswerLost, DeadlineExceeded):
+            pass  # it takes the BMC away with it
+        self.close()
 
     def _cycle(self, activation):
         client = self.client(None, activation)
         way = cycle.choose(client, activation)
         client.deadline = Deadline(300.0, activation, host=self.endpoint.label)
         start_cycle(client, way, client.deadline)
-        self.close()
-
-    def _fire(self, client, target, body):
-        """A reset that takes the BMC away with it: a lost answer is what one expects."""
-        try:
-            client.post(target, body)
-        except AnswerLost:
-            pass
-        except DeadlineExceeded:
-            pass
         self.close()
 
     def switch_on(self):
