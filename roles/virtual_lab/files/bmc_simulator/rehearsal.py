@@ -90,7 +90,9 @@ def _read_baseline(path: str) -> Json:
 def _read_server(path: str) -> dict[str, str]:
     """{id in the firmware inventory: version}."""
     try:
-        data = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        # what `ansible -m` prints has the host's name before its result
+        data = json.loads(text.partition("=>")[2] if "| SUCCESS =>" in text else text)
         rows = data["inventory"] if isinstance(data, dict) else data
         return {str(row["id"]): str(row["version"]) for row in rows if row.get("version")}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -65,6 +65,15 @@ def test_the_servers_run_what_the_list_says(tmp_path):
     }
 
 
+def test_what_ansible_prints_is_a_server(tmp_path):
+    rows = json.loads(pathlib.Path(SERVER).read_text())
+    result = {"changed": False, "inventory": [{**row, "updateable": True} for row in rows], "methods": ["push"]}
+    printed = tmp_path / "server.txt"
+    printed.write_text("gpu07 | SUCCESS => " + json.dumps(result, indent=4) + "\n")
+    components, _platform = rehearsal.prepare(BASELINE, str(printed), tmp_path, None, "supermicro")
+    assert components == rehearsal.prepare(BASELINE, SERVER, tmp_path, None, "supermicro")[0]
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
