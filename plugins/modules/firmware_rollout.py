@@ -29,6 +29,7 @@ options:
     description:
       - Do it as the stage C(firmware) of the lifecycle. A node is taken (state C(updating)) only when there is something to send, and then becomes
         C(available) or C(updating_failed). What a dead controller left behind is taken up.
+      - A node whose BMC is driven by IPMI (C(bmc_protocol=ipmi)) is left alone with this reason, because IPMI has no update service.
     type: bool
     default: true
   states:
