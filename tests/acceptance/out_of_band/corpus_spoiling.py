@@ -33,6 +33,8 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import f
 IMAGE = "http://192.0.2.9/rescue.iso"
 # where a collection has more members in it, the others are spoiled one by one, each alone in the collection: an event log has a thousand entries of one kind
 MOST_INLINE = 20
+# and while one of a collection with more members is spoiled, the collection lists it and one other
+MOST_LISTED = 4
 
 
 class Known:
@@ -69,7 +71,7 @@ def params_of(module, options):
 
 
 def calls(where, attributes, order, row, serial):
-    """{name: call} of everything that reads a BMC or plans for it."""
+    """{name: call} of everything that reads a BMC or plans for it; of options that are planned by the same lines (the boot targets) some."""
     found = {}
 
     def add(name, module, options):
@@ -78,17 +80,16 @@ def calls(where, attributes, order, row, serial):
 
     for section in (*operations.SECTIONS, *operations.MORE_SECTIONS):
         add(f"info {section}", "bmc_info", {"sections": [section]})
-    for state in door.POWER["state"]["choices"]:
+    for state in ("graceful", "cycle", "nmi", "ac_cycle", "aux_cycle"):
         add(f"power {state}", "bmc_power", {"state": state, "timeout": 5})
-    for target in door.BOOT["target"]["choices"]:
+    for target in ("pxe", "cd", "none"):
         add(f"boot {target}", "bmc_boot", {"target": target})
     add("boot legacy", "bmc_boot", {"target": "pxe", "mode": "legacy", "once": False})
     add("boot uri", "bmc_boot", {"target": "uefi_http", "http_uri": IMAGE, "mode": "uefi"})
     add("boot order", "bmc_boot", {"order": order})
     add("bios", "bmc_bios", {"attributes": attributes})
     add("bios applied", "bmc_bios", {"attributes": attributes, "reboot": "force", "clear_pending": True})
-    for kind in operations.MEDIA_TYPES:
-        add(f"media {kind}", "bmc_virtual_media", {"image": IMAGE, "media_type": kind})
+    add("media inserted", "bmc_virtual_media", {"image": IMAGE})
     add("media ejected", "bmc_virtual_media", {"state": "ejected"})
     add("firmware info", "bmc_firmware_info", {})
     wanted, pulled = firmware_baseline(row), firmware.Options(publish=lambda image: IMAGE)
@@ -156,33 +157,55 @@ def questions(tree):
 
 
 def shorten(tree):
-    """{path: all members} of the collections that have many inline; in the tree only the first of them stay."""
+    """{path: {property: all items}} of the long lists of objects that stand at the top of a resource; in the tree only the first of them stay."""
     long = {}
     for path, resource in tree.items():
-        members = resource.get("Members")
-        if (
-            isinstance(members, list)
-            and len(members) > MOST_INLINE
-            and any(isinstance(item, dict) and len(item) > 1 for item in members)
-        ):
-            long[path] = members
-            resource["Members"] = members[:MOST_INLINE]
+        for key, items in resource.items():
+            inline = isinstance(items, list) and any(isinstance(item, dict) and len(item) > 1 for item in items)
+            if inline and len(items) > MOST_INLINE:
+                long.setdefault(path, {})[key] = items
+                resource[key] = items[:MOST_INLINE]
     return long
 
 
-def spoilings(resource, members=()):
-    """As each_spoiled; then the same in each of the members that were left out, alone in their collection."""
+def spoilings(resource, long):
+    """As each_spoiled; then the same in each of the items that were left out, alone in their list."""
     yield from recorded_trees.each_spoiled(resource)
-    shown = resource.get("Members")
-    for number, member in enumerate(members):
-        if number < MOST_INLINE:
-            continue
-        resource["Members"] = [member]
-        try:
-            for pointer, how in recorded_trees.each_spoiled(member):
-                yield f"/Members/{number}{pointer}", how
-        finally:
-            resource["Members"] = shown
+    for key, items in long.items():
+        shown = resource[key]
+        for number, item in enumerate(items[MOST_INLINE:], MOST_INLINE):
+            resource[key] = [item]
+            try:
+                for pointer, how in recorded_trees.each_spoiled(item):
+                    yield f"/{key}/{number}{pointer}", how
+            finally:
+                resource[key] = shown
+
+
+def collections_of(tree):
+    """{path of a resource: path of the collection that lists it} for collections that are so long that reading all of it each time is a waste."""
+    found = {}
+    for path, resource in tree.items():
+        members = transform.members_of(resource)
+        if len(members) > MOST_LISTED:
+            found.update({transform.same_path(transform.text(item, "@odata.id")): path for item in members if isinstance(item, dict) and len(item) == 1})
+    return found
+
+
+@contextlib.contextmanager
+def alone(tree, path, collection):
+    """While a resource is spoiled, the long collection that lists it lists it and one other."""
+    if collection is None:
+        yield
+        return
+    resource = tree[collection]
+    members = resource["Members"]
+    own = [item for item in members if transform.same_path(transform.text(item, "@odata.id")) == path]
+    resource["Members"] = own + [item for item in members if item not in own][:1]
+    try:
+        yield
+    finally:
+        resource["Members"] = members
 
 
 def spoil_tree(name, tree, most=None):
@@ -199,22 +222,13 @@ def spoil_tree(name, tree, most=None):
             readers[path].append(what)
         if plain[what][0] == "traceback":
             failures.append(f"{name}, nothing spoiled, {what}: {plain[what][1]}")
-    seen = set()
+    seen, listed = set(), collections_of(tree)
     for path in sorted(readers):
         count["resources"] += 1
-        last = None
-        for number, (pointer, how) in enumerate(spoilings(tree[path], long.get(path, ()))):
-            if most and number >= most:
-                break
-            count["properties"] += pointer != last
-            last = pointer
-            for what in readers[path]:
-                count["runs"] += 1
-                end, text = tell(runs[what])
-                count[end] += 1
-                if end == "traceback" and (what, text) not in seen:
-                    seen.add((what, text))
-                    failures.append(f"{name} {path}#{pointer} {how}, {what}: {text}")
+        with alone(tree, path, listed.get(path)):
+            # closed, so that what is spoiled last is put right when not all is tried
+            with contextlib.closing(spoilings(tree[path], long.get(path, {}))) as spoiled:
+                _spoil_resource(name, path, spoiled, readers[path], runs, count, failures, seen, most)
     rest = [path for path in tree if path not in readers]
     spoil = recorded_trees.dice_spoiler(random.Random(name), lost=0.5, odd=((None, 0.5),))
     carrier.tree = {**tree, **{path: spoil(tree[path]) for path in rest}}
@@ -226,6 +240,22 @@ def spoil_tree(name, tree, most=None):
     if carrier.writes:
         failures.append(f"{name}: in check mode something was written: {carrier.writes[:3]}")
     return dict(count), failures
+
+
+def _spoil_resource(name, path, spoiled, readers, runs, count, failures, seen, most):
+    last = None
+    for number, (pointer, how) in enumerate(spoiled):
+        if most and number >= most:
+            break
+        count["properties"] += pointer != last
+        last = pointer
+        for what in readers:
+            count["runs"] += 1
+            end, text = tell(runs[what])
+            count[end] += 1
+            if end == "traceback" and (what, text) not in seen:
+                seen.add((what, text))
+                failures.append(f"{name} {path}#{pointer} {how}, {what}: {text}")
 
 
 def spoil_all(trees, most=None):
