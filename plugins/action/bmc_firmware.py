@@ -95,4 +95,6 @@ class ActionModule(BmcAction):
             )
         for warning in result.get("bmc_warnings") or ():
             self._display.warning(f"{self.host}: {warning}")
+        if result.get("would_refuse"):
+            self._display.warning(f"a real run would refuse {result['would_refuse']}")
         return shared.finish(result, bool(self._task.diff), params.get("bmc_password"))

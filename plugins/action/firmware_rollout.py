@@ -19,6 +19,9 @@ from ansible_collections.aicluster.baremetal.plugins.plugin_utils import firmwar
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import plain
 
 EVERYBODY = "all"
+# Nodes that are read at the same time before the rollout begins; nothing is sent to them yet, so the rollout's own limits are not for this.
+LOOKS_AT_ONCE = 64
+REFUSED_LOGINS = 3
 
 
 class _Breaker(Breaker):
@@ -92,6 +95,9 @@ class ActionModule(Fleet):
             results[name] = error.as_result()
             hosts.pop(name, None)
         with shared.prepared(params) as prepared:
+            lacking = {} if self.check_mode else self._without_consent(hosts, keys, prepared)
+            if lacking:
+                return shared.firmware.consent_incomplete(lacking, params["consent"]).as_result()
             self._run(hosts, keys, prepared, results)
         skipped = [name for name in names if results.get(name, {}).get("skipped")]
         found = summary.summarise(
@@ -101,6 +107,8 @@ class ActionModule(Fleet):
             wall_s=time.monotonic() - begun,
         )
         found["results"] = {name: results[name] for name in names if name in results}
+        if self.check_mode:
+            self._foretell(found)
         if self._task.diff:
             found["diff"] = summary.joined_diff(results)
         self._leave_a_mark(found)
@@ -143,6 +151,68 @@ class ActionModule(Fleet):
             "chassis": ",".join(sorted({name, *siblings})) if siblings else None,
             "attempt": (int(attempt), int(fencing)) if attempt and fencing else (None, None),
         }
+
+    def _foretell(self, found):
+        """What a real run would refuse, said where the run says what came of it."""
+        results, serials = found["results"], self._serials(found["results"])
+        lacking = {
+            name: (serials.get(name, name), result["consent_missing"])
+            for name, result in results.items()
+            if result.get("consent_missing")
+        }
+        found["consent_missing"] = [serial for serial, _components in lacking.values()]
+        if lacking:
+            refused = shared.firmware.consent_incomplete(lacking, self.params["consent"])
+            found["would_refuse"] = str(refused)
+            found["msg"] += f"; a real run would send nothing: consent is missing for {len(lacking)} nodes"
+            self._display.warning(f"a real run would stop at once: {refused}")
+        others = [name for name, result in results.items() if result.get("would_refuse") and name not in lacking]
+        if others:
+            found["msg"] += f"; a real run would refuse {len(others)} nodes"
+            more = f" (and {len(others) - 1} more nodes, see their plans)" if len(others) > 1 else ""
+            self._display.warning(f"a real run would refuse {results[others[0]]['would_refuse']}{more}")
+
+    def _serials(self, names):
+        """{name or serial: serial} of the nodes."""
+        rows = self.registry.nodes(names=list(names), only=("platform",)) if names else []
+        return {row[key]: row["serial"] for row in rows for key in ("name", "serial")}
+
+    def _without_consent(self, hosts, keys, prepared):
+        """{node: (serial, components)} of all nodes whose plan wants consent that nobody gave: looked up before the first node is touched.
+
+        A node that cannot be read now has no plan; it fails in the run, which refuses it for itself where it has come back.
+        """
+        baseline, _images, options = prepared
+        if not shared.firmware.may_want_consent(baseline, self.params["components"]):
+            return {}
+        serials, given = self._serials(hosts), set(self.params["consent"])
+        asked = {name: host for name, host in hosts.items() if serials.get(name) not in given}
+        found = {}
+
+        def told(name, result):
+            if result.get("consent_missing"):
+                found[name] = (serials.get(name, name), result["consent_missing"])
+
+        jobs = [Job(name, host, key=keys.get(name), limit=self.params["node_timeout"]) for name, host in asked.items()]
+        engine = Engine(
+            functools.partial(self._look, baseline, options),
+            concurrency=max(LOOKS_AT_ONCE, self.params["concurrency"]),
+            breaker=Breaker(len(jobs), None, REFUSED_LOGINS),
+            progress=Progress("firmware consent", len(jobs), self.params["progress"], self._display.display),
+        )
+        engine.run(jobs, told)
+        return {name: found[name] for name in hosts if name in found}
+
+    def _look(self, baseline, options, job, _seconds, _before_write):
+        """What check mode says of one node, as far as it is about consent."""
+        host, params = job.params, self.params
+        endpoint, asked = door.endpoint_of(host["params"], job.host), options(host["siblings"])
+        if params["stage"]:
+            update = functools.partial(shared.firmware.update_in_stage, states=params["states"])
+        else:
+            update = shared.firmware.update
+        result = update(endpoint, self.registry, job.host, baseline, asked, actor=self.actor, check=True)
+        return {"changed": False, "consent_missing": result.get("consent_missing")}
 
     def _run(self, hosts, keys, prepared, results):
         baseline, images, options = prepared

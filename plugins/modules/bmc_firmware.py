@@ -83,8 +83,13 @@ consent_needed:
   returned: success
   type: list
   elements: str
+consent_missing:
+  description: In check mode, those of RV(consent_needed) for which O(consent) does not have this server's serial number.
+  returned: in check mode
+  type: list
+  elements: str
 would_refuse:
-  description: In check mode, why the real run would not begin.
+  description: In check mode, why the real run would not begin. It stands in RV(plan) too.
   returned: in check mode
   type: str
 health_worse:

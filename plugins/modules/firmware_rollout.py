@@ -13,8 +13,11 @@ description:
   - The first O(canary) nodes go alone. The others follow with at most O(limit) of each group (C(rack) unless O(group_by) says otherwise) at a time.
   - When more than O(max_fail_percentage) of the nodes have failed, which a health that got worse counts as, no further node is begun. Those under way go on.
     A node that waits for a reset by hand does not count as failed here.
+  - Consent comes before everything. Where the baseline has components that can brick, the plans of all nodes without O(consent) are made first, and when one
+    of them needs it, the task fails with one message that names all these serial numbers. Then nothing was sent to any node.
   - Nodes of one chassis (the host variable C(aicluster_siblings)) are done one after the other.
-  - Runs once for all hosts and reads each host's variables inside. Does not fail for what happens with single nodes.
+  - Runs once for all hosts and reads each host's variables inside. Does not fail for what happens with single nodes, only when the call itself is wrong,
+    which a missing consent is.
 extends_documentation_fragment:
   - aicluster.baremetal.firmware
   - aicluster.baremetal.fleet.rollout
@@ -93,6 +96,15 @@ skipped_hosts:
   returned: always
   type: list
   elements: str
+consent_missing:
+  description: Serial numbers of the servers whose plan needs O(consent) that was not given. Outside check mode such a run fails before anything is sent.
+  returned: in check mode
+  type: list
+  elements: str
+would_refuse:
+  description: Why a real run would not begin at all.
+  returned: in check mode, when consent is missing
+  type: str
 failing:
   description: All hosts that did not end well and one that did, for the play that fails the former.
   returned: always

@@ -199,6 +199,36 @@ def two_racks(tmp_path):
         found.registry.close()
 
 
+def test_consent_of_all_nodes_comes_before_the_first_node(two_racks):
+    """Check mode says for each node what is missing; the run says it once for all of them and touches nobody."""
+    playbook, serials = ROOT / "playbooks" / "firmware.yml", {bmc.name: bmc.serial for bmc in two_racks.lab.bmcs}
+    image = two_racks.image("bios.bin", testing.firmware_image("BIOS", "2.0", size=300_000))
+    two_racks.write_baseline(
+        bios={"inventory": "^BIOS$", "wanted": "2.0", "image": image, "activation": "host_reboot", "can_brick": True}
+    )
+
+    def run(consent, *arguments):
+        return two_racks.run(playbook, "-e", json.dumps({"firmware_baseline_consent": consent}), *arguments)
+
+    last = list(serials)[-1]
+    without_last = [serial for name, serial in serials.items() if name != last]
+    status, text, _recap = run(without_last[1:], "--check", "--diff")
+    assert status == 0 and "consent is missing for 2 nodes" in text, text
+    for name in (list(serials)[0], last):
+        assert f"{name} # !  bios: can brick, needs consent for {serials[name]}" in text, text
+    assert text.count("# !") == 2
+    status, text, recap = run(without_last)
+    assert status == 2 and text.count("FAILED!") == 1 and "consent is missing for 1 of the nodes" in text, text
+    assert f"{last}: consent: " in text and serials[last] in text and "firmware_baseline_consent" in text
+    assert "not tried" not in text
+    assert set(two_racks.bios().values()) == {"1.0.0"} and set(two_racks.states().values()) == {"available"}
+    assert not any(two_racks.registry.attempts(name) for name in serials)
+    status, text, recap = run(list(serials.values()))
+    assert status == 0 and set(two_racks.bios().values()) == {"2.0"}, text
+    status, text, recap = run([])  # nothing is left that wants it
+    assert status == 0 and all(changed == 0 and failed == 0 for changed, failed in recap.values()), text
+
+
 def at_once(spans):
     """The most of these (begin, end) that overlap anywhere."""
     return max(sum(begin <= moment < end for begin, end in spans) for moment, _end in spans)

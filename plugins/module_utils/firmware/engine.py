@@ -599,7 +599,7 @@ def consent_refused(plan, serial, consent):
     return Refused(
         "a failed flash of these components may need hands on the server; that wants consent for this serial number",
         thing=", ".join(plan.consent_needed),
-        wanted=f"consent: [{serial}]",
+        wanted=f"consent: [{serial}] (in the playbook: firmware_baseline_consent)",
         seen=", ".join(str(item) for item in consent or ()) or "no consent",
         next_step=f"check that {serial} is the server that you mean, then give its serial number as consent",
         code="consent_needed",

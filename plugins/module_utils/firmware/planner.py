@@ -131,7 +131,10 @@ class FirmwarePlan:
         """The plan for people, one line a thing."""
         found = []
         for number, activation in enumerate(self.activations, 1):
-            found += [f"{step.number}. {step.line()}: {step.why}" for step in self.round(number)]
+            found += [
+                f"{step.number}. {step.line()}: {step.why}{'; can brick, wants consent' if step.can_brick else ''}"
+                for step in self.round(number)
+            ]
             if activation != "immediate":
                 found.append(f"   then {activation} ({number} of {len(self.activations)})")
         found += [f"-  {item.component}: {item.text}" for item in self.skipped]

@@ -33,6 +33,9 @@ QUIET_STATES = (
     "servicing_failed",
     "quarantined",
 )
+# Where a person gives consent, in the words of the module and of the playbook.
+CONSENT_BY = "option consent, or firmware_baseline_consent in the playbook"
+MOST_NAMED = 20
 # Codes after which the plan stays as it is: not the node's fault and not the plan's, the next run goes on.
 GO_ON_CODES = ("bmc_lost", "bmc_busy", "awaiting_activation")
 
@@ -171,10 +174,9 @@ class _Run:
                 return self._unchanged(plan, result, port)
             refused = self._refused(plan, under_way) or (None if under_way else self._no_way(plan, port))
             if self.check:
-                result["would_refuse"] = str(refused) if refused else None
-                return result
+                return self._foretold(plan, under_way, refused, result)
             if refused:
-                return {**result, "changed": False, **refused.as_result()}
+                return {**result, "changed": False, **refused.with_host(self.row["name"]).as_result()}
             if self.begin:
                 self.attempt = self.begin()
             if row is None:
@@ -292,6 +294,20 @@ class _Run:
                 code="plan_incomplete",
             )
         return consent_refused(plan, self.node, self.options.consent)
+
+    def _foretold(self, plan, under_way, refused, result):
+        """The result of check mode: what a real run would refuse stands in the plan too, where people look."""
+        lines = []
+        lacking = None if under_way else consent_refused(plan, self.node, self.options.consent)
+        if lacking:
+            result["consent_missing"] = plan.consent_needed
+            lines.append(f"{', '.join(plan.consent_needed)}: can brick, needs consent for {self.node} ({CONSENT_BY})")
+        if refused and refused.code != "consent_needed":
+            lines.append(f"a real run is refused: {refused}")
+        result["would_refuse"] = str(refused.with_host(self.row["name"])) if refused else None
+        result["plan"] = [*result["plan"], *(f"!  {line}" for line in lines)]
+        result["diff"]["after"] += "".join(f"# !  {line}\n" for line in lines)
+        return result
 
     @staticmethod
     def _no_way(plan, port):
@@ -435,6 +451,7 @@ class _Run:
             "steps": _steps(plan, steps or ()),
             "resets": plan.resets,
             "consent_needed": plan.consent_needed,
+            "consent_missing": [],
             "not_planned": [
                 {"component": item.component, "code": item.code, "text": item.text, "problem": item.problem}
                 for item in plan.skipped
@@ -448,10 +465,9 @@ class _Run:
     def _unchanged(self, plan, result, port):
         result["bmc_warnings"] = list(dict.fromkeys(port.warnings))
         if plan.problems and not self.options.partial:
-            refused = self._refused(plan, False)
+            refused = self._refused(plan, False).with_host(self.row["name"])
             if self.check:
-                result["would_refuse"] = str(refused)
-                return result
+                return self._foretold(plan, False, refused, result)
             self._evidence(plan, FAIL, result)
             return {**result, **refused.as_result()}
         if not self.check:
@@ -581,6 +597,34 @@ def _give_back(registry, node, attempt, result, actor):
         written(registry.finish, node, *attempt, FAIL, actor, reason=str(result.get("msg"))[:500])
     else:
         written(registry.finish, node, *attempt, PASS, actor)
+
+
+def may_want_consent(baseline, components=None):
+    """Whether any plan of this baseline can have a step that wants consent: where none can, no node need be asked for that."""
+    return any(
+        component.can_brick and component.path == "bmc" and (not components or name in components)
+        for platform in baseline.platforms.values()
+        for name, component in platform.components.items()
+    )
+
+
+def consent_incomplete(missing, given=()):
+    """The Refused for a rollout in which nobody consented for some nodes. `missing`: {node: (serial, components)}; `given`: the serials with consent."""
+    nodes = list(missing)
+    serials = [serial for serial, _components in missing.values()]
+    more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
+    components = sorted({name for _serial, names in missing.values() for name in names})
+    return Refused(
+        f"consent is missing for {len(nodes)} of the nodes, so nothing was sent to any node: a failed flash of "
+        f"{', '.join(components)} may need hands on the server",
+        host=", ".join(nodes[:MOST_NAMED]) + more,
+        thing="consent",
+        wanted=f"the serial numbers of these servers in consent ({CONSENT_BY}): {', '.join(serials[:MOST_NAMED])}{more}",
+        seen=f"consent for {len(given)} serial numbers" if given else "no consent",
+        next_step="look at the plans (--check --diff), check that these are the servers that you mean, and run again with "
+        "their serial numbers; or without these nodes (-l), or without these components",
+        code="consent_needed",
+    )
 
 
 # ---- many nodes ---------------------------------------------------------------------------------------------------------------------------------

@@ -189,7 +189,7 @@ def test_printed(make):
     found = plan(*make(bmc=component(activation="bmc_reset", can_brick=True)), rows(bmc="1.0"))
     assert found.diff() == {
         "before": 'firmware.bmc: "1.0"\n',
-        "after": 'firmware.bmc: "2.0"\n# 1. push bmc 1.0 -> 2.0 (image.bin): the baseline wants it\n#    then bmc_reset (1 of 1)\n',
+        "after": 'firmware.bmc: "2.0"\n# 1. push bmc 1.0 -> 2.0 (image.bin): the baseline wants it; can brick, wants consent\n#    then bmc_reset (1 of 1)\n',
     }
     assert found.summary() == "bmc 1.0 -> 2.0; 1 pushes, 1 resets"
     assert found.consent_needed == ["bmc"]

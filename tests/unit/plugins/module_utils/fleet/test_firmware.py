@@ -193,10 +193,36 @@ def test_downgrade_consent_and_problems(site):
     assert result["error"]["code"] == "plan_incomplete"  # it requires the BMC's firmware, which is not asked for
     result = site.run()
     assert result["error"]["code"] == "consent_needed" and site.bmc.serial in result["error"]["wanted"]
+    assert result["msg"].startswith("gpu01: cpld: ")
     assert not result["changed"] and result["plan"]
+    planned = site.run(check=True)
+    line = f"!  cpld: can brick, needs consent for {site.bmc.serial}"
+    assert planned["consent_missing"] == ["cpld"] and planned["would_refuse"].startswith("gpu01: cpld: ")
+    assert any(row.startswith(line) for row in planned["plan"]) and line in planned["diff"]["after"]
+    planned = site.run(check=True, consent=[site.bmc.serial])
+    assert planned["consent_missing"] == [] and "!" not in planned["diff"]["after"] and not planned["would_refuse"]
+    # another reason for a refusal hides neither itself nor the consent that is missing
+    site.write(bios={"from": ">=1.5", "hops": []}, cpld={"can_brick": True})
+    planned = site.run(check=True)
+    assert "!  a real run is refused: gpu01: bios: " in planned["diff"]["after"] and line in planned["diff"]["after"]
     assert site.arrived == {}
+    site.write(
+        bios={"wanted": "0.9", "hops": [], "requires": {}, "image": site.image("BIOS", "0.9")}, cpld={"can_brick": True}
+    )
     result = site.run(components=["bios"], downgrade=True)
     assert result["state"] == "active" and site.running["BIOS"] == "0.9"
+
+
+def test_consent_that_is_missing_for_many_is_one_message():
+    missing = {f"gpu{number:04}": (f"S{number:04}", ["cpld"]) for number in range(2000)}
+    error = subject.consent_incomplete(missing, ["S9"])
+    text = str(error)
+    assert "S0019" in text and "S0020" not in text and "1980 more" in text and len(text) < 1500
+    assert (
+        "consent is missing for 2000 of the nodes" in text and "firmware_baseline_consent" in text and error.next_step
+    )
+    one = subject.consent_incomplete({"gpu01": ("S1", ["bmc", "cpld"])})
+    assert one.host == "gpu01" and "bmc, cpld" in one.message and "more" not in str(one) and one.seen == "no consent"
 
 
 @pytest.mark.parametrize(
