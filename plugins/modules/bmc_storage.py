@@ -12,7 +12,8 @@ description:
   - Makes one volume present, found by its name or else by its level and drives, or absent, and reads it back.
   - With O(state=erased) it erases drives (the action Drive.SecureErase), one after the other, and follows each erasure to its end. A drive that belongs to a
     volume or is a spare is refused. BMCs do not show whether a drive was erased before, so this is always a change.
-  - All of these destroy what is on the drives, so they want O(consent). A volume of this name that has another level or other drives is an error; it is never rebuilt.
+  - All of these destroy what is on the drives, so they want O(consent). A volume of this name that has another level or other drives is an error; it is
+    never rebuilt.
   - Jobs of the controller are followed to their end. What the controller does at the next start of the server shows as RV(reboot_required).
   - Inside an attempt (the host variable C(aicluster_fencing) is set) the fencing number is checked immediately before each request.
 extends_documentation_fragment:
