@@ -4,8 +4,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import os
+import signal
+
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls
-from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.redact import Redactor
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import bmc as door
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import COMMON_ARGUMENTS, RegistryAction
@@ -97,6 +100,8 @@ class BmcAction(RegistryAction):
         if self.far:
             result = self._ship(params, fence)
         else:
+            # When the controller ends, this worker gets the time to delete its session; whatever else it was doing ends at once.
+            process.die_with_parent(os.getppid(), signal.SIGTERM)
             result = door.execute(self.MODULE, params, self.check_mode, bool(self._task.diff), fence, self.host)
         self.remember(params, result)
         for warning in result.get("bmc_warnings") or ():

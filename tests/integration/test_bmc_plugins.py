@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -11,7 +13,7 @@ import pytest
 import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from controller import Directory
+from controller import PLAYBOOK, Directory
 
 from bmc_simulator import testing
 
@@ -307,3 +309,37 @@ def test_what_takes_down_or_destroys_wants_a_word(controller, lab):
     status, output, result = controller.play(task)
     assert status == 0 and result["after"]["drives"][0]["erased"], output
     assert {"ac_cycle", "drive_erased"} <= {entry["event"] for entry in lab.events("gpu01")}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_play_that_is_stopped_leaves_no_session_behind(controller, number):
+    """The workers outlive their controller by as long as their BMCs need to delete the sessions."""
+    lab = controller.lab
+    lab.set_behaviour(delay_s=0.7)
+    task = {"aicluster.baremetal.bmc_info": {}}
+    path = controller.directory / "stopped.yml"
+    path.write_text(yaml.safe_dump([{"hosts": "nodes", "gather_facts": False, "tasks": [task]}]))
+    names = [bmc.name for bmc in lab.bmcs]
+    with (controller.directory / "output.log").open("w") as log:
+        process = subprocess.Popen(
+            [PLAYBOOK, "-i", controller.directory / "hosts.yml", path],
+            env=controller.environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background has it ignored
+        )
+    try:
+        for name in names:
+            lab.wait(name, lambda state: state["sessions"] == 1, 60)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does it
+        else:
+            process.send_signal(number)
+        assert process.wait(60) != 0
+        for name in names:
+            lab.wait(name, lambda state: state["sessions"] == 0, 30)
+    finally:
+        process.kill()
+        process.wait()
+        lab.reset_behaviour()

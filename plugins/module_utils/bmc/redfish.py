@@ -112,7 +112,7 @@ class RedfishClient:
         self.seen_processors = None
         self._etags, self._etag_step = {}, 0
         self._last_used = 0.0
-        self._old_handlers, self._signalled = {}, None
+        self._old_handlers, self._signalled, self._opening = {}, None, False
         self._read_s = endpoint.read_timeout
         self._refusals = None  # how often this credential was refused before; None until it was looked up
 
@@ -140,6 +140,15 @@ class RedfishClient:
             uri = ROOT + "SessionService/Sessions"
         self._check_guard()
         self._guard_signals()
+        self._opening = True
+        try:
+            self._open_session(uri)
+        finally:
+            self._opening = False
+            if self._signalled is not None:
+                raise SystemExit(128 + self._signalled)  # it came while nobody knew yet which session is to be deleted
+
+    def _open_session(self, uri):
         body = {"UserName": self.endpoint.username, "Password": self.endpoint.password}
         try:
             answer = self._send("POST", uri, body, authenticate=False, repeat_busy=False)
@@ -218,8 +227,11 @@ class RedfishClient:
                 signal.signal(number, self._leave)
 
     def _leave(self, number, frame):
+        if self._signalled is not None:
+            return  # it is being left already, and this would stop the deletion of the session
         self._signalled = number
-        raise SystemExit(128 + number)
+        if not self._opening:
+            raise SystemExit(128 + number)
 
     def _restore_signals(self):
         """Put the handlers back; the one whose signal came meanwhile is called now, after the session was deleted."""

@@ -191,6 +191,40 @@ def test_session_is_deleted_on_a_signal(bmc, there, first, number, status, waiti
     assert open_sessions(bmc) == 0
 
 
+def test_a_second_signal_does_not_stop_the_deletion_and_one_during_login_waits_for_the_session(bmc, there, tmp_path):
+    """As with Ctrl-C: the worker hears it, and a moment later that its controller is gone; every answer of the BMC takes a while."""
+    bmc.set_behaviour("gpu01", delay_s=0.6)
+    unit = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+    code = textwrap.dedent(
+        f"""
+        import os, signal, sys, threading, time
+        sys.path[:0] = {[unit, *sys.path]!r}
+        import conftest
+        from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect
+        from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+        {LIKE_A_WORKER}
+        account = dict(username={there.username!r}, password={there.password!r}, fingerprint={there.fingerprint!r})
+        delays = [float(word) for word in sys.argv[1:]]
+        with connect(Endpoint({there.address!r}, {there.port}, **account)) as client:
+            client.root()
+            def hurry():
+                for delay in delays:
+                    time.sleep(delay)
+                    os.kill(os.getpid(), signal.SIGTERM)
+            threading.Thread(target=hurry, daemon=True).start()
+            client.login()
+            print("in", flush=True)
+            time.sleep(30)
+        """
+    )
+    for delays, said in ((("1.5", "0.3"), "in\n"), (("0.2", "0.2"), "")):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *delays], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stdout) == (7, said), done.stderr
+        assert open_sessions(bmc) == 0
+
+
 def test_at_the_session_limit_basic_is_used_and_others_stay(bmc, there):
     bmc.set_behaviour("gpu01", session_limit=1)
     with connect(there) as first, connect(there) as second:
