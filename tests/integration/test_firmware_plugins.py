@@ -229,6 +229,19 @@ def test_consent_of_all_nodes_comes_before_the_first_node(two_racks):
     assert status == 0 and all(changed == 0 and failed == 0 for changed, failed in recap.values()), text
 
 
+def test_a_wrong_image_file_takes_no_node(controller):
+    """It is no fault of the nodes: all stay as they are, and not one more of them is used up by each run."""
+    playbook = ROOT / "playbooks" / "firmware.yml"
+    (controller.directory / "bios.bin").write_bytes(b"another file")
+    status, text, _recap = controller.run(playbook, "--check")
+    assert status == 0 and "a real run would refuse gpu01: image " in text and "2 more nodes" in text, text
+    for _again in range(2):
+        status, text, _recap = controller.run(playbook)
+        assert status == 2 and "the image is not the one that the baseline means" in text, text
+        assert set(controller.states().values()) == {"available"}
+        assert not any(controller.registry.attempts(name) for name in NODES)
+
+
 def at_once(spans):
     """The most of these (begin, end) that overlap anywhere."""
     return max(sum(begin <= moment < end for begin, end in spans) for moment, _end in spans)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import ssl
 import tempfile
+import threading
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class Store:
     def __init__(self, cache=None, ca_path=None):
         self.cache, self._ca_path = cache, ca_path
         self._seen = {}  # (path, size, mtime) -> sha256: 200 MB are not read again for every node
+        self._reading = threading.Lock()  # nor by all the nodes of a rollout at the same time
 
     def get(self, image, fetch=True):
         """The Local for an image dict {path, url, sha256, size_bytes}; with fetch=False an image with an address stays there (path None)."""
@@ -68,8 +70,9 @@ class Store:
         if not about.st_size:
             raise self._wrong(path, "a file with something in it", "an empty file")
         key = (path, about.st_size, about.st_mtime_ns)
-        if key not in self._seen:
-            self._seen[key] = digest_of(path)
+        with self._reading:
+            if key not in self._seen:
+                self._seen[key] = digest_of(path)
         if self._seen[key] != image["sha256"]:
             raise self._wrong(path, f"SHA-256 {image['sha256']}", self._seen[key])
         return Local(path, about.st_size, image["sha256"], url)

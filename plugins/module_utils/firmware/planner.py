@@ -32,6 +32,8 @@ REASONS = {
     "not_updateable": True,
     "in_band": False,
 }
+# Not worth a word where people look at what will be done.
+AS_WANTED = ("already_there", "not_present_optional")
 
 
 @dataclass
@@ -143,7 +145,8 @@ class FirmwarePlan:
     def diff(self):
         """Ansible's diff form: versions before and after, and the steps that lead there."""
         changes = self.core_plan().diff()
-        steps = "".join(f"# {line}\n" for line in self.lines() if not line.startswith("-"))
+        quiet = {f"-  {item.component}: {item.text}" for item in self.skipped if item.code in AS_WANTED}
+        steps = "".join(f"# {line}\n" for line in self.lines() if line not in quiet)
         return {"before": changes["before"], "after": changes["after"] + steps}
 
     def core_plan(self):

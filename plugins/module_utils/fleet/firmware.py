@@ -172,7 +172,9 @@ class _Run:
             result = self._result(plan)
             if not plan.changed:
                 return self._unchanged(plan, result, port)
-            refused = self._refused(plan, under_way) or (None if under_way else self._no_way(plan, port))
+            refused = self._refused(plan, under_way)
+            if not under_way:
+                refused = refused or self._no_way(plan, port) or self._no_image(plan)
             if self.check:
                 return self._foretold(plan, under_way, refused, result)
             if refused:
@@ -298,13 +300,15 @@ class _Run:
     def _foretold(self, plan, under_way, refused, result):
         """The result of check mode: what a real run would refuse stands in the plan too, where people look."""
         lines = []
+        if refused:
+            refused.with_host(self.row["name"])
         lacking = None if under_way else consent_refused(plan, self.node, self.options.consent)
         if lacking:
             result["consent_missing"] = plan.consent_needed
             lines.append(f"{', '.join(plan.consent_needed)}: can brick, needs consent for {self.node} ({CONSENT_BY})")
         if refused and refused.code != "consent_needed":
             lines.append(f"a real run is refused: {refused}")
-        result["would_refuse"] = str(refused.with_host(self.row["name"])) if refused else None
+        result["would_refuse"] = str(refused) if refused else None
         result["plan"] = [*result["plan"], *(f"!  {line}" for line in lines)]
         result["diff"]["after"] += "".join(f"# !  {line}\n" for line in lines)
         return result
@@ -324,12 +328,19 @@ class _Run:
                 return refused
         return None
 
+    def _no_image(self, plan):
+        """What is wrong with an image file of this plan, or None. Before the node is taken: it is no fault of the node's, and must not be found out in the
+        middle. Check mode looks too, but fetches nothing.
+        """
+        for step in plan.steps:
+            fetch = bool(self.images.cache) and not self.check and step.path == "bmc"
+            try:
+                self.images.get(step.image, fetch=fetch or not step.image.get("url"))
+            except BaremetalError as error:
+                return error
+        return None
+
     def _save(self, plan, port):
-        for step in (
-            plan.steps
-        ):  # before anything is sent: a file that is missing for the last step must not be found out in the middle
-            if step.path == "bmc":
-                self.images.get(step.image, fetch=bool(self.images.cache) or not step.image.get("url"))
         before = {"health": port.health(), "power": port.power()}
         self._before_write()
         return written(self.registry.save_firmware_plan, self.node, plan.as_dict(), self.actor, self.owner, before)

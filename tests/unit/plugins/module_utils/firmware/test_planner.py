@@ -195,6 +195,15 @@ def test_printed(make):
     assert found.consent_needed == ["bmc"]
 
 
+def test_what_is_left_alone_is_printed_with_its_reason(make):
+    """But for what is as it should be: a printed plan is to show what the baseline says and nobody will do."""
+    parts = {"bmc": component(), "bios": component(), "cpld": component(), "nic": component(optional=True)}
+    found = plan(*make(**parts), rows(bmc="1.0", bios="3.0"))
+    printed = found.diff()["after"]
+    assert "# -  bios: " in printed and "# -  cpld: " in printed and "nic" not in printed
+    assert plan(*make(bmc=component()), rows(bmc="2.0")).diff() == {"before": "", "after": ""}
+
+
 def test_json_round_trip(make):
     found = plan(*make(bmc=component(hops=[HOP]), bios=component()), rows(bmc="1.0", bios="x"))
     assert FirmwarePlan.from_dict(json.loads(json.dumps(found.as_dict()))) == found

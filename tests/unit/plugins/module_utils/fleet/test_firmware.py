@@ -239,7 +239,9 @@ def test_refused_before_anything_is_sent(site, prepare, code):
         error = site.run()["error"]
     except errors.BaremetalError as caught:
         error = caught.as_result()["error"]
-    assert error["code"] == code and error["next_step"]
+    assert error["code"] == code and error["next_step"] and error["host"] == "gpu01"
+    planned = site.run(check=True)
+    assert planned["would_refuse"] and "# !  a real run is refused: gpu01: " in planned["diff"]["after"]
     assert site.arrived == {} and site.registry.firmware_plan("gpu01") is None
 
 
