@@ -24,7 +24,9 @@ FACTS = {
     "model": lambda info: info["system"]["model"],
     "serial": lambda info: info["system"]["serial"],
     "system_uuid": lambda info: info["system"]["uuid"],
-    "power_state": lambda info: {"on": "On", "off": "Off", "unknown": None}.get(info["system"]["power"], info["system"]["power"]),
+    "power_state": lambda info: {"on": "On", "off": "Off", "unknown": None}.get(
+        info["system"]["power"], info["system"]["power"]
+    ),
     "cpus": lambda info: len(info["processors"]),
     "dimms": lambda info: len(info["memory"]),
     "memory_gib": lambda info: info["system"]["memory_gib"],
@@ -44,18 +46,18 @@ def key():
     return yaml.safe_load((pathlib.Path(__file__).parent / "corpus_facts.yml").read_text(encoding="utf-8"))
 
 
-def plain(value):
+def plain(name, value):
     if isinstance(value, (list, tuple)):
-        return sorted(str(corpus_pointers.plain(item)) for item in value)
-    return corpus_pointers.plain(value)
+        return sorted(str(corpus_pointers.told(name, item)) for item in value)
+    return corpus_pointers.told(name, value)
 
 
-def right(fact, seen):
-    """Whether `seen` is the fact, or an answer that the key accepts in its place."""
+def right(name, fact, seen):
+    """Whether `seen` is the fact of this name, or an answer that the key accepts in its place."""
     accepted = [fact["value"], *fact.get("accept", ())]
     if None in accepted:
         accepted += [[], 0]
-    return plain(seen) in [plain(value) for value in accepted]
+    return plain(name, seen) in [plain(name, value) for value in accepted]
 
 
 def read_all(trees, facts, folder, sabotage):
@@ -78,10 +80,15 @@ def read_all(trees, facts, folder, sabotage):
         for fact, read in FACTS.items():
             count["facts"] += 1
             seen = read(info)
-            if not right(entry[fact], seen):
+            if not right(fact, entry[fact], seen):
                 wrong.append(f"{name}: {fact}: wanted {entry[fact]['value']!r}, seen {seen!r}")
     return count, wrong
 
 
 def _pointers(whole):
-    return sum(len(fact.get("at") or ()) for entry in whole["trees"].values() for fact in entry.values() if isinstance(fact, dict))
+    return sum(
+        len(fact.get("at") or ())
+        for entry in whole["trees"].values()
+        for fact in entry.values()
+        if isinstance(fact, dict)
+    )
