@@ -52,7 +52,8 @@ class ActionModule(Fleet):
     def execute(self):
         self._refuse_what_means_the_first_host()
         params, begun = self.params, time.monotonic()
-        names = list(dict.fromkeys(params["names"] if params["names"] is not None else self._batch()))
+        targets.check_numbers(params)
+        names = self._asked(params["names"], "names")
         shared.firmware.parse_limit(params["limit"])
         results, hosts = {}, {}
         if params["stage"]:
@@ -90,6 +91,12 @@ class ActionModule(Fleet):
                     )
                 )
                 results[name] = found.with_host(name).as_result()
+        if params["group_by"] != self.ARGUMENT_SPEC["group_by"]["default"]:
+            groups = {
+                name: {"stagger 0": None if host["group"] == EVERYBODY else host["group"]}
+                for name, host in hosts.items()
+            }
+            self._require_groups([{"by": params["group_by"]}], groups, "group_by")
         keys = targets.bmc_keys({name: host["bmc"] for name, host in hosts.items()})
         for name, error in targets.shared({name: host["bmc"] for name, host in hosts.items()}, keys).items():
             results[name] = error.as_result()
@@ -109,6 +116,7 @@ class ActionModule(Fleet):
         found["results"] = {name: results[name] for name in names if name in results}
         if self.check_mode:
             self._foretell(found)
+        self._say_why(found)
         if self._task.diff:
             found["diff"] = summary.joined_diff(results)
         self._leave_a_mark(found)
@@ -126,7 +134,7 @@ class ActionModule(Fleet):
             return default if found is None or found == "" else found
 
         reference = value("bmc_credential")
-        secret = self.credential(str(reference)) if reference else {}
+        username, password = self.login(str(reference)) if reference else ("", "")
         own = {
             "bmc_address": value("bmc_address"),
             "bmc_port": value("bmc_port"),
@@ -135,8 +143,8 @@ class ActionModule(Fleet):
             "bmc_ca_path": value("bmc_ca_path"),
             "bmc_tls": value("bmc_tls", "verify"),
             "system_id": value("bmc_system_id"),
-            "bmc_username": str(secret.get("username") or ""),
-            "bmc_password": str(secret.get("password") or ""),
+            "bmc_username": username,
+            "bmc_password": password,
             "timeout": None,
         }
         if own["bmc_port"]:

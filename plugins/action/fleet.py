@@ -22,6 +22,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.pace imp
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.progress import Alive
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import host_variables, places
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction, plain
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.secret_store import login_of
 
 HERE = ("localhost", "127.0.0.1", "::1")
 # The group that a host joins when its run of fleet left failed hosts behind; its variable of the same name holds them (playbooks/fleet_failures.yml).
@@ -29,12 +30,18 @@ MARK = "aicluster_fleet"
 # Each IPMI session is a process of its own.
 IPMI_AT_ONCE = 32
 MOST_WARNINGS = 10
+MOST_REASONS = 3
 # Seconds between two signs of life of the hosts' attempts, and what one of them may cost.
 HEARTBEAT_S = 60.0
 HEARTBEAT_EACH_S = 0.05
 
 tls.warm()
 LOADED = (ipmi, redfish)  # before the fork, so that no worker pays for their imports
+
+
+def _as_it_is(name, *unused, **unused2):
+    """In the place of a resolver: names of other batches' BMCs are not looked up."""
+    raise OSError(name)
 
 
 class ActionModule(RegistryAction):
@@ -84,13 +91,14 @@ class ActionModule(RegistryAction):
         }
         rules = self._rules()
         options = door.check_options(operation, params["options"], later)
-        hosts = list(dict.fromkeys(params["hosts"] if params["hosts"] is not None else self._batch()))
+        hosts = self._asked(params["hosts"], "hosts")
         begun = time.monotonic()
         chosen, skipped = self._select(hosts)
         results = {}
         values = self._read(chosen, {**names, **{f"option {key}": name for key, name in later.items()}}, rules, results)
+        self._require_groups(rules, values)
         keys = targets.bmc_keys(values)
-        for host, error in targets.shared(values, keys).items():
+        for host, error in self._shared(values, keys, names, hosts).items():
             results[host] = error.as_result()
         jobs = self._jobs(operation, values, keys, rules, results)
         attempts = {} if self.check_mode else self._attempts(values)
@@ -113,6 +121,7 @@ class ActionModule(RegistryAction):
         found = summary.summarise(hosts, results, skipped, time.monotonic() - begun)
         self._warn(results)
         found["results"] = {host: results[host] for host in hosts if host in results}
+        self._say_why(found)
         if self._task.diff:
             found["diff"] = diff
         if params["output"] and not self.check_mode:
@@ -143,6 +152,91 @@ class ActionModule(RegistryAction):
     def _batch(self):
         return plain(self.task_vars.get("ansible_play_batch") or [self.host])
 
+    def _asked(self, given, thing):
+        """The hosts that the task is for: those of the batch, or the names that it gives, every one of which must be a host of this run.
+
+        fleet_failures can fail nobody else, so the failure of a name that is mistyped, or outside of -l, would be seen by nobody.
+        """
+        if given is None:
+            return list(dict.fromkeys(self._batch()))
+        names, hostvars = list(dict.fromkeys(str(name) for name in given)), self.task_vars["hostvars"]
+        unknown = [name for name in names if name not in hostvars]
+        if unknown:
+            raise errors.NotFound(
+                "no such host in the inventory; nothing was sent to any host",
+                thing=thing,
+                wanted="names of hosts of the inventory",
+                seen=targets.named(unknown),
+                next_step="correct the names",
+            )
+        outside = host_variables.outside_limit(hostvars, names)
+        if outside:
+            raise errors.InvalidInput(
+                "the run is limited to other hosts; nothing was sent to any host",
+                thing=thing,
+                wanted="hosts that -l (--limit) leaves in the run",
+                seen=targets.named(outside),
+                next_step="leave them out, or run without the limit",
+            )
+        if not names:
+            self._display.warning(f"{thing} is an empty list: there is nothing to do")
+        return names
+
+    def _require_groups(self, rules, values, thing="stagger.by"):
+        """A limit for groups whose variable is misspelt must not silently let everything start at once."""
+        for number, rule in enumerate(rules):
+            lacking = [host for host, own in values.items() if not targets.group_values(own[f"stagger {number}"])]
+            if not lacking:
+                continue
+            hostvars = self.task_vars["hostvars"]
+            if len(lacking) == len(values) and not any(rule["by"] in hostvars.raw_get(host) for host in lacking[:50]):
+                raise errors.InvalidInput(
+                    "no host has this variable, so there would be no groups; nothing was sent to any host",
+                    thing=thing,
+                    wanted="the name of a variable of the hosts, such as aicluster_rack",
+                    seen=rule["by"],
+                    next_step="correct the name, or leave it out",
+                )
+            self._display.warning(
+                f"{thing} {rule['by']}: {len(lacking)} of {len(values)} hosts are in no group and count as one group together: "
+                f"{targets.named(lacking)}"
+            )
+
+    def _shared(self, values, keys, names, hosts):
+        """{host: error} for hosts whose BMC is another host's too, of the batch or of the play's other batches (`serial`)."""
+        others = self._other_batches(values, keys, names, hosts) if self.params["hosts"] is None else {}
+        if not others:
+            return targets.shared(values, keys)
+        return targets.shared(values, {**targets.bmc_keys(others, _as_it_is), **keys}, others)
+
+    def _other_batches(self, values, keys, names, hosts):
+        """{host: values} of the play's hosts outside of this batch that seem to have a BMC of the batch, and that the registry's state does not leave out."""
+        mine, hostvars = set(hosts), self.task_vars["hostvars"]
+        rest = [host for host in plain(self.task_vars.get("ansible_play_hosts_all") or []) if host not in mine]
+        if not rest:
+            return {}
+        wanted = [(key, names[key]) for key in ("address", "port", "protocol", "system_id")]
+        places, seen = {key[0] for key in keys.values()}, {}
+        places |= {str(own["address"]).lower() for own in values.values() if own["address"]}
+        with host_variables.cheap():
+            for host in rest:
+                # What the inventory says literally is enough to see that most hosts have another BMC; reading all of them properly in every batch is not cheap.
+                literal = host_variables.own(hostvars, host).get(names["address"])
+                if (
+                    isinstance(literal, str)
+                    and "{" not in literal
+                    and targets.place_of(literal, _as_it_is) not in places
+                ):
+                    continue
+                try:
+                    own = self._values(hostvars, host, wanted)
+                except Exception:  # its own batch says what is wrong with it
+                    continue
+                if own["address"] and targets.place_of(own["address"], _as_it_is) in places:
+                    seen[host] = own
+        chosen = set(self._select(list(seen))[0]) if seen else ()
+        return {host: own for host, own in seen.items() if host in chosen}
+
     def _rules(self):
         rules = self.params["stagger"]
         for rule in rules:
@@ -155,12 +249,7 @@ class ActionModule(RegistryAction):
                     seen=f"batch {rule['batch']}, pause {rule['pause']:g}",
                     next_step="correct the numbers",
                 )
-        for key in ("timeout", "deadline", "max_fail_percentage"):
-            value = self.params[key]
-            if value is not None and not (value > 0 or (key == "max_fail_percentage" and value == 0)):
-                raise errors.InvalidInput(
-                    "this limit makes no sense", thing=key, wanted="more than 0", seen=value, next_step="correct it"
-                )
+        targets.check_numbers(self.params)
         if self.params["note_power_on"] and self.params["operation"] != "start":
             raise errors.InvalidInput(
                 "only a start can be noted in the boot timeline",
@@ -209,7 +298,9 @@ class ActionModule(RegistryAction):
     @staticmethod
     def _values(hostvars, host, wanted):
         if host not in hostvars:
-            raise errors.NotFound("no such host in the inventory")
+            raise errors.NotFound(
+                "no such host in the inventory", thing="hosts", seen=str(host), next_step="correct the name"
+            )
         raw = hostvars.raw_get(host)
         values, templated = {}, None
         for key, name in wanted:
@@ -234,7 +325,7 @@ class ActionModule(RegistryAction):
             groups = [
                 (number, name)
                 for number, _rule in enumerate(rules)
-                for name in targets.group_values(own[f"stagger {number}"])
+                for name in targets.group_values(own[f"stagger {number}"]) or [targets.NO_GROUP]
             ]
             if own["protocol"] == "ipmi":
                 groups.append((len(rules), "ipmi"))
@@ -276,16 +367,10 @@ class ActionModule(RegistryAction):
             params[f"bmc_{key}"] = own[key]
         params["bmc_tls"] = own["tls"] or "verify"
         params["system_id"] = own["system_id"]
-        found = ActionModule._secret(secrets, own["credential"], host)
-        params["bmc_username"], params["bmc_password"] = (
-            str(found.get("username") or ""),
-            str(found.get("password") or ""),
-        )
+        params["bmc_username"], params["bmc_password"] = ActionModule._secret(secrets, own["credential"], host)
         if params.get("credential"):
             # The operation's own secret (the account's new password), beside the one that we log in with.
-            params["password"] = str(
-                ActionModule._secret(secrets, params.pop("credential"), host).get("password") or ""
-            )
+            params["password"] = ActionModule._secret(secrets, params.pop("credential"), host, ("password",))[1]
         return params
 
     def _secrets(self, values, later):
@@ -314,9 +399,10 @@ class ActionModule(RegistryAction):
         return found
 
     @staticmethod
-    def _secret(secrets, reference, host):
+    def _secret(secrets, reference, host, needed=("username", "password")):
+        """(user name, password) of a reference; two empty texts where there is none."""
         if not reference:
-            return {}
+            return "", ""
         found = secrets[str(reference)]
         if isinstance(found, errors.BaremetalError):
             # A copy: many hosts may name the same reference, and each error names its own host.
@@ -329,7 +415,7 @@ class ActionModule(RegistryAction):
                 next_step=found.next_step,
                 code=found.code,
             )
-        return found
+        return login_of(found, reference, needed)
 
     # ---- the run --------------------------------------------------------------------------------------------------------------------------
     def _run_jobs(self, operation, jobs, call, watch, pacers, results, attempts=()):
@@ -429,6 +515,23 @@ class ActionModule(RegistryAction):
         if len(often) > MOST_WARNINGS:
             self._display.warning(
                 f"fleet: {len(often) - MOST_WARNINGS} further kinds of warnings are in bmc_warnings of the results"
+            )
+
+    def _say_why(self, found):
+        """The most frequent reasons of failures, once each: who does not import fleet_failures sees them here only."""
+        alike = {}
+        for host in [*found["failed_hosts"], *found["unreachable_hosts"]]:
+            error = found["results"][host].get("error") or {}
+            alike.setdefault((error.get("code"), error.get("message")), []).append(host)
+        often = sorted(alike.values(), key=len, reverse=True)
+        for hosts in often[:MOST_REASONS]:
+            more = (
+                f" (and {len(hosts) - 1} more hosts of this kind: {targets.named(hosts[1:])})" if len(hosts) > 1 else ""
+            )
+            self._display.warning(f"failed: {found['reasons'][hosts[0]]}{more}")
+        if len(often) > MOST_REASONS:
+            self._display.warning(
+                f"{len(often) - MOST_REASONS} further kinds of failures are in the result's `reasons`"
             )
 
     def _leave_a_mark(self, found):

@@ -91,7 +91,8 @@ options:
     suboptions:
       by:
         description:
-          - Name of the host variable that says which group the host is in. A list means several groups, such as two PDUs. Hosts without it are not limited.
+          - Name of the host variable that says which group the host is in. A list means several groups, such as two PDUs. Hosts without it
+            count as one group together, with a warning. A variable that no host has is refused.
         type: str
         required: true
       batch:

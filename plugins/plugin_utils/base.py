@@ -167,6 +167,13 @@ class RegistryAction(ActionBase):
             return value
         return self.secret_store.get(reference)
 
+    def login(self, reference, needed=("username", "password")):
+        """(user name, password) for a reference; InvalidInput where what is stored has no such thing."""
+        lookup = self.setting("secret_lookup")
+        return secret_store.login_of(
+            self.credential(reference), reference, needed, f"lookup {lookup}" if lookup else self.secret_store.path
+        )
+
     @property
     def secret_store(self):
         """The file store, for those who also write credentials (account rotation)."""

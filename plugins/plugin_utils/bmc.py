@@ -67,17 +67,10 @@ class BmcAction(RegistryAction):
         if not params.get("bmc_username"):
             reference = params.get("bmc_credential") or self.variable("bmc_credential")
             if reference:
-                found = self.credential(reference)
-                params["bmc_username"], params["bmc_password"] = (
-                    str(found.get("username") or ""),
-                    str(found.get("password") or ""),
-                )
+                params["bmc_username"], params["bmc_password"] = self.login(reference)
         params["bmc_credential"] = None
         if params.get("credential"):
-            params["password"], params["credential"] = (
-                str(self.credential(params["credential"]).get("password") or ""),
-                None,
-            )
+            params["password"], params["credential"] = self.login(params["credential"], ("password",))[1], None
         if params.get("bmc_port") is not None:
             params["bmc_port"] = int(params["bmc_port"])
         return params

@@ -7,6 +7,27 @@ import contextlib
 from ansible.vars import manager
 
 
+def inventory(hostvars):
+    """Ansible's inventory behind `hostvars`, or None where this ansible-core keeps it elsewhere."""
+    return getattr(hostvars, "_inventory", None)
+
+
+def own(hostvars, host):
+    """What the inventory itself says of a host, without templates, group variables and files of variables: a dict that costs nothing to get."""
+    there = inventory(hostvars)
+    found = there.get_host(host) if there is not None else None
+    return getattr(found, "vars", None) or {}
+
+
+def outside_limit(hostvars, hosts):
+    """Those of `hosts` that this run is limited away from (-l)."""
+    there = inventory(hostvars)
+    if there is None or not getattr(there, "_subset", None):
+        return []
+    inside = {host.name for host in there.get_hosts("all")}
+    return [host for host in hosts if host not in inside]
+
+
 @contextlib.contextmanager
 def cheap():
     """Inside, a host without facts costs nothing for cleaning them.

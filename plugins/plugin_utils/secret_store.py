@@ -27,6 +27,25 @@ def _parse(text):
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
+def login_of(entry, reference, needed=("username", "password"), where="the secret store"):
+    """(user name, password) of one entry; InvalidInput where it has none.
+
+    A key that is spelt otherwise must not become an empty password that is sent to a BMC, which locks the account after a few of them.
+    """
+    missing = [key for key in needed if not isinstance(entry.get(key), (str, int)) or isinstance(entry.get(key), bool)]
+    if missing:
+        kinds = [f"{key} is a {type(entry[key]).__name__}" for key in missing if entry.get(key) is not None]
+        raise errors.InvalidInput(
+            f"the entry has no {' and no '.join(missing)}; nothing was sent",
+            thing=f"{reference} in {where}",
+            wanted=f"the keys {' and '.join(needed)}, each a text in quotes",
+            seen="; ".join([f"the keys {', '.join(sorted(map(str, entry))) or '(none)'}", *kinds]),
+            next_step=f"correct the entry {reference}",
+            code="no_account",
+        )
+    return str(entry.get("username") or ""), str(entry.get("password") or "")
+
+
 def _dump(data):
     return yaml.safe_dump(data, default_flow_style=False, sort_keys=True, allow_unicode=True)
 

@@ -190,6 +190,77 @@ def test_two_hosts_on_one_bmc(controller):
     assert controller.lab.stats("gpu01").get("requests", 0) == before["gpu01"], "nothing was sent to the shared BMC"
 
 
+def test_two_hosts_on_one_bmc_in_two_batches(controller):
+    """With `serial`; the other one is seen by what the inventory says, and read properly before anybody is refused."""
+    shared = {key: controller.hosts["gpu01"][key] for key in ("bmc_port", "bmc_fingerprint")}
+    written_otherwise = {
+        **shared,
+        "bmc_address": "{{ templated }}",
+        "templated": controller.hosts["gpu01"]["bmc_address"],
+    }
+    before = {name: controller.lab.stats(name).get("requests", 0) for name in NAMES}
+    options = {"operation": "info", "options": {"sections": ["system"]}}
+    for other in (shared, written_otherwise):
+        status, text, _result, left = controller.run(overrides={"gpu04": other}, serial=2, **options)
+        assert status == 2 and recap(text) == {"gpu01": "1", "gpu02": "0", "gpu03": "0", "gpu04": "1"}, text
+        assert sorted(left) == ["gpu02", "gpu03"]
+    assert controller.lab.stats("gpu01").get("requests", 0) == before["gpu01"], "nothing was sent to the shared BMC"
+    systems = {"gpu01": {"bmc_system_id": "1"}, "gpu04": {**shared, "bmc_system_id": "2"}}
+    status, text, _result, _left = controller.run(overrides=systems, serial=3, **options)
+    assert recap(text)["gpu01"] == "0", text
+    # a record that the registry leaves out is in nobody's way
+    controller.registry.transition("gpu04", "manageable", "available", "test")
+    status, text, _result, _left = controller.run(
+        overrides={"gpu04": shared}, serial=3, states=["manageable"], **options
+    )
+    assert status == 0, text
+
+
+def test_wrong_calls_are_refused_before_anything_is_sent(controller):
+    before = {name: controller.lab.stats(name).get("requests", 0) for name in NAMES}
+    on = {"operation": "power", "options": {"state": "on"}}
+    wrong = [
+        ({"hosts": ["gpu01", "gpu0l"]}, (), "no such host in the inventory; nothing was sent", "seen: gpu0l;"),
+        ({"hosts": ["gpu01", "gpu02"]}, ("--limit", "gpu01"), "the run is limited to other hosts", "seen: gpu02;"),
+        ({"stagger": [{"by": "aicluster_rak", "batch": 1}]}, (), "no host has this variable", "seen: aicluster_rak;"),
+        ({"concurrency": 0}, (), "concurrency: this number makes no sense", "wanted: 1 or more; seen: 0;"),
+        ({"max_fail_percentage": 500}, (), "max_fail_percentage: this number", "wanted: 0 to 100; seen: 500;"),
+    ]
+    for options, arguments, *words in wrong:
+        status, text, result, _left = controller.run(*arguments, **on, **options)
+        assert status == 2 and not result and all(word in text for word in [*words, "next: "]), text
+    assert {name: controller.lab.stats(name).get("requests", 0) for name in NAMES} == before
+    status, text, result, _left = controller.run(hosts=[], **on)
+    assert status == 0 and "there is nothing to do" in text, text
+
+
+def test_hosts_without_a_rack_are_one_group(controller):
+    """A host that nobody put into a rack must not escape the limit of racks."""
+    off(controller.lab)
+    overrides = {name: {"aicluster_rack": ""} for name in NAMES[:3]}
+    stagger = [{"by": "aicluster_rack", "batch": 1, "pause": 1.5}]
+    status, text, result, _left = controller.run(
+        overrides=overrides, operation="power", options={"state": "on"}, stagger=stagger
+    )
+    assert status == 0 and "3 of 4 hosts are in no group" in text and result["seconds"] >= 3, text
+
+
+def test_a_secret_without_password_is_not_sent(controller):
+    accounts = yaml.safe_load(controller.secrets.read_text())
+    accounts["typo"] = {"username": testing.USERNAME, "passwd": testing.PASSWORD}
+    controller.secrets.write_text(yaml.safe_dump(accounts))
+    before = controller.lab.stats("gpu02").get("requests", 0)
+    status, text, result, _left = controller.run(operation="info", overrides={"gpu02": {"bmc_credential": "typo"}})
+    assert status == 2 and result["failed_hosts"] == ["gpu02"], text
+    error = result["results"]["gpu02"]["error"]
+    assert error["code"] == "no_account" and "passwd, username" in error["seen"] and error["next_step"]
+    assert "failed: gpu02: typo in " in text  # said by the task itself
+    options = {"operation": "account", "options": {"username": "second", "credential": "typo"}, "hosts": ["gpu01"]}
+    status, text, result, _left = controller.run(**options)
+    assert result["results"]["gpu01"]["error"]["code"] == "no_account", text
+    assert controller.lab.stats("gpu02").get("requests", 0) == before
+
+
 def test_a_condition_and_a_value_for_a_name_are_refused(controller):
     status, text, _result, _left = controller.run(operation="info", when="inventory_hostname is defined")
     assert status == 2 and "would count for all hosts" in text

@@ -649,9 +649,9 @@ def parse_limit(text):
         number = 0
     if not 0 < number <= (100 if percent else math.inf):
         raise InvalidInput(
-            "such a limit would let no node begin",
+            "such a limit makes no sense",
             thing="limit",
-            wanted='a number of nodes ("4") or a share of the group ("10%")',
+            wanted='a number of nodes from 1 ("4"), or a share of the group above 0 and up to 100 % ("10%")',
             seen=text,
             next_step="correct it",
         )

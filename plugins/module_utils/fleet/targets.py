@@ -27,6 +27,45 @@ VARIABLES = {
 # The usual ports of one BMC: the same address over Redfish and over IPMI is the same BMC.
 USUAL_PORTS = {None, 443, 623}
 RESOLVERS = 32
+# The group of the hosts that lack the variable of a stagger rule.
+NO_GROUP = "(none)"
+MOST_NAMED = 20
+# number of a task: (lowest, highest, whether the lowest itself is allowed)
+NUMBERS = {
+    "concurrency": (1, None, True),
+    "canary": (0, None, True),
+    "max_fail_percentage": (0, 100, True),
+    "max_refused_logins": (0, None, True),
+    "progress": (0, None, True),
+    "timeout": (0, None, False),
+    "deadline": (0, None, False),
+    "node_timeout": (0, None, False),
+}
+
+
+def check_numbers(params):
+    """InvalidInput for the first number of a task that makes no sense. What is not given is not looked at."""
+    for name, (lowest, highest, included) in NUMBERS.items():
+        value = params.get(name)
+        if value is None or (
+            (value > lowest or (included and value == lowest)) and (highest is None or value <= highest)
+        ):
+            continue
+        wanted = f"{lowest} or more" if included else f"more than {lowest}"
+        raise InvalidInput(
+            "this number makes no sense",
+            thing=name,
+            wanted=wanted if highest is None else f"{lowest} to {highest}",
+            seen=f"{value:g}",
+            next_step=f"correct {name}, or leave it out for the usual value",
+        )
+
+
+def named(names):
+    """Names for a message: the first of them, and how many more there are."""
+    names = [str(name) for name in names]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def variable_names(given=None):
@@ -96,8 +135,11 @@ def _is_ip(address):
     return True
 
 
-def shared(hosts, keys):
-    """{host: error} for hosts that have a BMC in common. Different systems behind one BMC (multi-node chassis) may share it when each is named."""
+def shared(hosts, keys, others=()):
+    """{host: error} for hosts that have a BMC in common. Different systems behind one BMC (multi-node chassis) may share it when each is named.
+
+    `others`: {host: values} that are only compared with, with their keys in `keys` too.
+    """
     together = {}
     for host, key in keys.items():
         together.setdefault(key, []).append(host)
@@ -105,17 +147,21 @@ def shared(hosts, keys):
     for key, names in together.items():
         if len(names) < 2:
             continue
+        if others:
+            hosts = {**others, **hosts}
         systems = [hosts[name].get("system_id") for name in names]
         if all(systems) and len(set(systems)) == len(systems):
             continue
         for name in names:
-            others = [other for other in names if other != name]
+            if name in others:
+                continue
+            sharing = [other for other in names if other != name]
             found[name] = Conflict(
                 "shares its BMC with another host, nothing was sent to it",
                 host=name,
                 thing=f"BMC {key[0]}" + (f" port {key[1]}" if key[1] else ""),
                 wanted="a BMC of its own, or bmc_system_id that names another system for each of them",
-                seen="also the BMC of " + ", ".join(others[:5]) + (" ..." if len(others) > 5 else ""),
+                seen="also the BMC of " + ", ".join(sharing[:5]) + (" ..." if len(sharing) > 5 else ""),
                 next_step="correct bmc_address of these hosts, or discover them again",
                 code="shared_bmc",
             )
@@ -123,7 +169,10 @@ def shared(hosts, keys):
 
 
 def group_values(value):
-    """The groups that a host is in by one variable: a rack, or a list of PDUs; none where the variable is not set."""
+    """The groups that a host is in by one variable: a rack, or a list of PDUs; none where the variable is not set.
+
+    A limit is for all: whoever asks puts those without a group into NO_GROUP, and says so.
+    """
     if value is None or value == "":
         return []
     return [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
-from ansible_collections.aicluster.baremetal.plugins.plugin_utils.secret_store import SecretStore
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.secret_store import SecretStore, login_of
 
 SECRET = {"username": "admin", "password": "hunter2"}
 
@@ -185,6 +185,29 @@ def test_a_link_stays_a_link(path, tmp_path):
     path.symlink_to(real)
     SecretStore(path).put("b", SECRET)
     assert path.is_symlink() and SecretStore(real).has("b")
+
+
+@pytest.mark.parametrize(
+    ("entry", "needed", "words"),
+    [
+        ({"username": "admin", "passwd": "hunter22"}, ("username", "password"), ["no password", "passwd, username"]),
+        ({"user": "admin", "password": "hunter22"}, ("username", "password"), ["no username", "password, user"]),
+        ({}, ("username", "password"), ["no username and no password", "(none)"]),
+        ({"username": "admin", "password": True}, ("password",), ["no password", "password is a bool"]),
+        ({"username": "admin", "password": None}, ("password",), ["no password"]),
+    ],
+)
+def test_an_entry_that_is_no_account(entry, needed, words):
+    with pytest.raises(errors.InvalidInput) as caught:
+        login_of(entry, "fleet", needed, "/etc/secrets.yml")
+    text = str(caught.value)
+    assert all(word in text for word in words) and "fleet in /etc/secrets.yml" in text and "hunter22" not in text
+
+
+def test_accounts():
+    assert login_of({"username": "admin", "password": 12345}, "x") == ("admin", "12345")
+    assert login_of({"username": "", "password": ""}, "x") == ("", "")  # IPMI knows such accounts
+    assert login_of({"password": "new"}, "x", ("password",)) == ("", "new")
 
 
 def test_thousands_of_entries_are_read_in_no_time(path):

@@ -59,6 +59,39 @@ def test_two_hosts_on_two_bmcs_or_on_two_systems_of_one(one, other):
     assert shared({"a": one, "b": other}) == {}
 
 
+def test_others_are_compared_with_and_not_judged():
+    hosts, others = {"a": {"address": "10.0.0.1"}}, {"b": {"address": "10.0.0.1"}, "c": {"address": "10.0.0.1"}}
+    keys = targets.bmc_keys({**hosts, **others}, _nobody)
+    found = targets.shared(hosts, keys, others)
+    assert set(found) == {"a"} and "b, c" in found["a"].seen
+    apart = {"a": {"address": "10.0.0.1", "system_id": "1"}}
+    assert set(targets.shared(apart, keys, {**others, "b": {"system_id": "2"}})) == {"a"}  # because of c
+    del keys["c"]
+    assert targets.shared(apart, keys, {"b": {"address": "10.0.0.1", "system_id": "2"}}) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("concurrency", (1, 200), (0, -1)),
+        ("canary", (0, 5), (-1,)),
+        ("max_fail_percentage", (0, 5.5, 100), (-1, 100.1, float("nan"))),
+        ("max_refused_logins", (0, 3), (-1,)),
+        ("progress", (0, 10), (-1.0,)),
+        ("timeout", (0.1,), (0, -1)),
+        ("deadline", (1,), (0,)),
+        ("node_timeout", (1,), (0,)),
+    ],
+)
+def test_numbers(name, right, wrong):
+    for value in (None, *right):
+        targets.check_numbers({name: value})
+    for value in wrong:
+        with pytest.raises(InvalidInput) as caught:
+            targets.check_numbers({name: value})
+        assert caught.value.thing == name and caught.value.wanted and caught.value.next_step
+
+
 def test_names_are_compared_by_the_address_behind_them():
     def resolve(name, *unused, **unused2):
         return [(socket.AF_INET, 0, 0, "", ("10.0.0.9", 0))]
