@@ -8,13 +8,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cmp_to_key
 
 from ..core.errors import InvalidInput
 from ..core.plan import Change, Plan
 from .baseline import ACTIVATIONS, Component
-from .versions import UnreadableVersion
+from .versions import Rule, UnreadableVersion
 
 MOST_HOPS = 20
 MOST_STATES = 20000
@@ -31,6 +31,12 @@ REASONS = {
     "no_order": True,
     "not_updateable": True,
     "in_band": False,
+}
+# What is said of an image that a run which died left in this state (registry.firmware.STEP_STATES).
+ARRIVED = "the image arrived, it is not sent again"
+UNDER_WAY = {
+    "pushing": "it was being sent, and is sent again only where the BMC shows that it did not arrive",
+    **dict.fromkeys(("writing", "staged", "activating", "awaiting_activation"), ARRIVED),
 }
 # Not worth a word where people look at what will be done.
 AS_WANTED = ("already_there", "not_present_optional")
@@ -119,7 +125,10 @@ class FirmwarePlan:
     @property
     def resets(self):
         """How many resets the plan costs."""
-        return sum(activation != "immediate" for activation in self.activations)
+        return sum(
+            activation != "immediate" and bool(self.round(number))
+            for number, activation in enumerate(self.activations, 1)
+        )
 
     @property
     def consent_needed(self):
@@ -137,10 +146,24 @@ class FirmwarePlan:
                 f"{step.number}. {step.line()}: {step.why}{'; can brick, wants consent' if step.can_brick else ''}"
                 for step in self.round(number)
             ]
-            if activation != "immediate":
+            if activation != "immediate" and self.round(number):
                 found.append(f"   then {activation} ({number} of {len(self.activations)})")
         found += [f"-  {item.component}: {item.text}" for item in self.skipped]
         return found
+
+    def left(self, states, observed):
+        """The FirmwarePlan of what is left of this one. `states`: {number of a step: its recorded state}; `observed`: the inventory as it is now."""
+        steps, components = [], {name: dict(row) for name, row in self.components.items()}
+        for step in self.steps:
+            rule = Rule(step.rule, step.extract)
+            versions = [row.get("version") for row in observed if str(row.get("id")) in set(step.inventory)]
+            other = [version for version in versions if not rule.same(version, step.to_version)]
+            if versions:
+                components[step.component]["running"] = (other or versions)[0]
+            if states.get(step.number) != "active" and (other or not versions):
+                why = UNDER_WAY.get(states.get(step.number))
+                steps.append(replace(step, why=f"{why}; {step.why}" if why else step.why))
+        return replace(self, steps=steps, components=components)
 
     def diff(self):
         """Ansible's diff form: versions before and after, and the steps that lead there."""

@@ -176,6 +176,8 @@ class _Run:
             if not under_way:
                 refused = refused or self._no_way(plan, port) or self._no_image(plan)
             if self.check:
+                if under_way:
+                    self._resumed(plan, row, port, result)
                 return self._foretold(plan, under_way, refused, result)
             if refused:
                 return {**result, "changed": False, **refused.with_host(self.row["name"]).as_result()}
@@ -312,6 +314,22 @@ class _Run:
         result["plan"] = [*result["plan"], *(f"!  {line}" for line in lines)]
         result["diff"]["after"] += "".join(f"# !  {line}\n" for line in lines)
         return result
+
+    @staticmethod
+    def _resumed(plan, row, port, result):
+        """What is left of a plan that a dead run began, into the result of check mode: with the versions as they are read now, and without what is done."""
+        left = plan.left({step["number"]: step["state"] for step in row["steps"]}, port.inventory())
+        done = len(plan.steps) - len(left.steps)
+        head = f"resumes firmware plan {row['id']}: {done} of {len(plan.steps)} images are done"
+        diff = left.diff()
+        result.update(
+            plan=[head, *left.lines()],
+            steps=_steps(plan, row["steps"]),
+            resets=left.resets,
+            components=left.components,
+            diff={**diff, "after": f"# {head}\n{diff['after']}"},
+            msg=f"{left.summary()}; {head}",
+        )
 
     @staticmethod
     def _no_way(plan, port):

@@ -398,6 +398,43 @@ def test_killed_right_before_the_intent_and_right_after_it(site):
     assert [step["pushes"] for step in result["steps"] if step["component"] == "bmc"] == [2, 1]
 
 
+def test_check_mode_shows_what_is_left_of_a_plan_that_a_dead_run_began(site):
+    """With the versions as they are read, not as they were when the plan was made."""
+    from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import planner
+
+    baseline = files.load(str(site.baseline_path))
+    rows = [{"id": name, "version": row["version"]} for name, row in COMPONENTS.items()]
+    stored = planner.plan(baseline, baseline.platforms["p"], rows)
+    site.write(bmc={"wanted": "1.5", "hops": [], "image": site.image("BMC", "1.5")}, bios={"requires": {}})
+    assert site.run(components=["bmc"])["state"] == "active" and site.arrived == {"BMC": ["1.5"]}
+    site.write()
+    me = process.this_controller()
+    saved = site.registry.save_firmware_plan(
+        "gpu01", stored.as_dict(), "dead", owner=dataclasses.replace(me, started=me.started + 1)
+    )
+
+    def move(number, *states):
+        for before, after in zip(states, states[1:]):
+            site.registry.set_firmware_step(saved["id"], 1, number, before, after, {"final": True})
+
+    assert [step.to_version for step in stored.steps if step.component == "bmc"] == ["1.5", "2.0"]
+    first, second = [step.number for step in stored.steps if step.component == "bmc"]
+    move(first, "planned", "pushing", "writing", "active")
+    move(second, "planned", "pushing")
+    planned = site.run(check=True)
+    printed = planned["diff"]
+    assert 'firmware.bmc: "1.5"' in printed["before"] and 'firmware.bmc: "2.0"' in printed["after"]
+    assert f"# resumes firmware plan {saved['id']}: 1 of 5 images are done" in printed["after"]
+    assert "push bmc 1.0 -> 1.5" not in printed["after"] and "push bmc 1.5 -> 2.0" in printed["after"]
+    assert "only where the BMC shows that it did not arrive" in printed["after"]
+    assert planned["plan"][0].startswith("resumes firmware plan") and "1 of 5" in planned["msg"]
+    assert planned["components"]["bmc"]["running"] == "1.5" and planned["changed"]
+    assert site.registry.firmware_plan("gpu01")["claim"] == saved["claim"]  # nothing was taken over
+    move(second, "pushing", "writing", "staged")
+    assert planner.ARRIVED in site.run(check=True)["diff"]["after"]
+    assert site.arrived == {"BMC": ["1.5"]}
+
+
 @pytest.mark.parametrize(
     ("text", "size", "limit"),
     [("4", 100, 4), ("10%", 64, 6), ("10%", 5, 1), ("100%", 8, 8), (3, 2, 3), ("0.5%", 1000, 5)],
