@@ -12,6 +12,7 @@ description:
   - Compares what is given with what the BMC has, sends what differs and reads it back. What is not given is left as it is.
   - Needs Redfish. A setting that the BMC does not show by Redfish is an error that names it, with the code C(setting_not_offered), before anything is sent.
     One that it shows and does not let change, such as time servers that DHCP decides, is an error with the code C(setting_read_only).
+  - What can be no name, address or destination is refused before anything is sent, in check mode too.
   - HPE iLO keeps time servers in its DateTime resource; they are found there.
   - Inside an attempt (the host variable C(aicluster_fencing) is set) the fencing number is checked immediately before each request.
 extends_documentation_fragment:
@@ -19,11 +20,11 @@ extends_documentation_fragment:
 options:
   hostname:
     description:
-      - Name of the BMC.
+      - Name of the BMC, with or without a domain, as RFC 1123 has it (no underscore).
     type: str
   ntp_servers:
     description:
-      - Time servers, in this order. An empty list removes them.
+      - Time servers, in this order, each an IP address or a host name. An empty list removes them.
     type: list
     elements: str
   ntp_enabled:
@@ -32,7 +33,7 @@ options:
     type: bool
   dns_servers:
     description:
-      - Name servers, in this order, instead of those that DHCP gives.
+      - Name servers, in this order, instead of those that DHCP gives. Each is an IP address.
     type: list
     elements: str
   ipmi_over_lan:

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import ipaddress
 import re
+from urllib.parse import urlsplit
 
 from ..core.deadline import Deadline
 from ..core.errors import InvalidInput, Unsupported
@@ -17,6 +19,9 @@ EVENT_PROTOCOLS = ("Redfish", "SyslogUDP", "SyslogTCP", "SyslogTLS")
 # What BMCs put in the places of a list that are empty.
 EMPTY = ("", "0.0.0.0", "::", "(null)", "none", "null")
 VERIFY_S = 60.0
+# RFC 1123, 2.1: letters, digits and hyphens, at most 63 in a label, which a hyphen neither begins nor ends; 253 in all (RFC 1035, 2.3.4)
+LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+MOST_NAME = 253
 # Properties that a refusal names -> the option that it is about
 PROPERTIES = {
     "hostname": ("HostName",),
@@ -44,6 +49,70 @@ def same_destination(one, other):
         return text.split("://", 1)[-1] if text.startswith("syslog://") else text
 
     return plain(one) == plain(other)
+
+
+def is_address(text):
+    try:
+        ipaddress.ip_address(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def is_name(text):
+    """Whether it can be the name of a machine, with or without a domain. Four numbers are an address, or were meant to be one."""
+    text = str(text)
+    labels = text.rstrip(".").split(".")
+    return len(text) <= MOST_NAME and all(map(LABEL.fullmatch, labels)) and not labels[-1].isdigit()
+
+
+def is_destination(text, protocol):
+    """Whether events can be sent there: a URL for Redfish, host:port (a URL for some) for syslog."""
+    whole = text if "://" in text else f"syslog://{text}"
+    try:
+        parts = urlsplit(whole)
+        host, _port = parts.hostname, parts.port  # a port that is none raises
+    except ValueError:
+        return False
+    if protocol == "Redfish" and parts.scheme not in ("http", "https"):
+        return False
+    return bool(host) and (is_address(host) or is_name(host)) and not re.search(r"\s", text)
+
+
+def check_names(wanted, host=None):
+    """InvalidInput for what can be no name or address, before anything is sent: BMCs differ in what they take, and in what they then do."""
+    name = wanted["hostname"]
+    if name is not None and not is_name(name):
+        raise InvalidInput(
+            "this cannot be the name of a machine",
+            host=host,
+            thing="hostname",
+            wanted="letters, digits and hyphens (no underscore), 63 at most between dots, no hyphen at either end, not only digits",
+            seen=repr(name),
+        )
+    for option, fits, words in (
+        ("ntp_servers", lambda item: is_address(item) or is_name(item), "an IP address or a host name each"),
+        ("dns_servers", is_address, "an IP address each: a name could not be looked up"),
+    ):
+        wrong = [item for item in wanted[option] or () if not fits(item)]
+        if wrong:
+            raise InvalidInput(
+                "this cannot be the address of a server",
+                host=host,
+                thing=option,
+                wanted=words,
+                seen=", ".join(map(repr, wrong)),
+            )
+    for item in wanted["event_destinations"] or ():
+        # What is to go away may be as wrong as it is.
+        if item["state"] == "present" and not is_destination(str(item["destination"]), item["protocol"]):
+            raise InvalidInput(
+                "events cannot be sent there",
+                host=host,
+                thing="event_destinations",
+                wanted="an http or https URL" if item["protocol"] == "Redfish" else "host:port of a syslog server",
+                seen=repr(item["destination"]),
+            )
 
 
 def event_word(item):
@@ -84,6 +153,8 @@ def clean(options, host=None):
     for name in ("ntp_servers", "dns_servers"):
         if wanted[name] is not None:
             wanted[name] = [str(item).strip() for item in wanted[name] if str(item).strip()]
+    if wanted["hostname"] is not None:
+        wanted["hostname"] = str(wanted["hostname"]).strip()
     events = []
     for item in wanted["event_destinations"] or ():
         entry = {
@@ -110,6 +181,7 @@ def clean(options, host=None):
         raise InvalidInput(
             "there is nothing to set", host=host, thing="settings", wanted=" or ".join(NAMES), seen="none of them"
         )
+    check_names(wanted, host)
     return wanted
 
 

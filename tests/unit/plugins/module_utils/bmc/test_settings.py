@@ -52,6 +52,41 @@ def test_what_cannot_be(there, wrong):
         operations.settings(there, wrong)
 
 
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [
+        ("hostname", ["bad host_name", "a_b", "-a", "a-", "a..b", "", "x" * 64, "ä", "10.0.0.1", "12", "a" + ".bc" * 85]),
+        ("ntp_servers", [["not a host!"], ["10.0.0.1", "10.0.0.300"], ["a_b"], ["http://time.example"], ["1::2::3"]]),
+        ("dns_servers", [["ns1.example.org"], ["10.0.0.1", "10.0.0"], ["10.0.0.1:53"]]),
+        ("event_destinations", [[{"destination": "10.0.0.1:514"}], [{"destination": "ftp://a/"}], [{"destination": "https://"}],
+                                [{"destination": "http://a b/"}], [{**EVENT, "destination": "10.0.0.1:99999"}], [{**EVENT, "destination": "a_b:514"}]]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("check", [True, False])
+def test_names_and_addresses_that_cannot_be_are_refused_before_anything_is_sent(bmc, there, option, wrong, check):
+    before = bmc.requests("gpu01", sessions=True)
+    for value in wrong:
+        with pytest.raises(errors.InvalidInput) as caught:
+            operations.settings(there, {option: value}, check=check)
+        found = caught.value
+        assert found.thing == option and found.host and found.wanted and found.seen and found.next_step, value
+    assert bmc.requests("gpu01", sessions=True) == before
+
+
+def test_names_and_addresses_that_can_be():
+    good = {
+        "hostname": "gpu01-bmc.oob.example",
+        "ntp_servers": ["10.0.0.1", "2001:db8::1", "fe80::1%eth0", "time.example.org.", "0.pool.ntp.org", "ntp"],
+        "dns_servers": ["10.0.0.53", "2001:db8::53"],
+        "event_destinations": [{"destination": "https://[2001:db8::1]:8443/events"}, EVENT,
+                               {**EVENT, "destination": "syslog://log.example:514"}, {**EVENT, "destination": "loghost"}],
+    }  # fmt: skip
+    wanted = settings.clean(good)
+    assert [wanted[name] for name in ("hostname", "ntp_servers", "dns_servers")] == list(good.values())[:3]
+    settings.clean({"ntp_servers": [], "dns_servers": []})
+    settings.clean({"event_destinations": [{"destination": "what the BMC ever had", "state": "absent"}]})
+
+
 # ---- a BMC of the test's own -----------------------------------------------------------------------------------------------
 ROOT = {"Systems": {"@odata.id": "/redfish/v1/Systems"}, "EventService": {"@odata.id": "/events"}}
 SYSTEM = {
