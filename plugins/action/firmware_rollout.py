@@ -8,6 +8,7 @@ import functools
 import time
 
 from ansible_collections.aicluster.baremetal.plugins.action.fleet import ActionModule as Fleet
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import port_of
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import bmc as door
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import summary, targets
@@ -148,7 +149,7 @@ class ActionModule(Fleet):
             "timeout": None,
         }
         if own["bmc_port"]:
-            own["bmc_port"] = int(own["bmc_port"])
+            own["bmc_port"] = port_of(own["bmc_port"], own["bmc_protocol"], name)
         siblings = [str(item) for item in value("aicluster_siblings", [])]
         attempt, fencing = value("aicluster_attempt"), value("aicluster_fencing")
         return {

@@ -312,7 +312,7 @@ class ActionModule(RegistryAction):
             value = plain(value)
             if isinstance(value, str):
                 value = sys.intern(value) or None  # most values are the same for thousands of hosts
-            values[key] = value
+            values[key] = int(value) if key in ("attempt", "fencing") and value is not None else value
         return values
 
     def _jobs(self, operation, values, keys, rules, results):

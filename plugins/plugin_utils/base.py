@@ -5,6 +5,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
@@ -12,6 +13,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.core import er
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.redact import redact
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import (
     known_hosts,
+    options,
     places,
     secret_store,
     settings,
@@ -48,8 +50,8 @@ class RegistryAction(ActionBase):
     # True: runs once for all hosts and often without the registry, which is then loaded when it is needed. The others have it before their workers are forked.
     REGISTRY_LATER = False
 
-    def __init_subclass__(cls, **options):
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls, **more):
+        super().__init_subclass__(**more)
         if not cls.REGISTRY_LATER:
             registry_opener()
 
@@ -71,11 +73,13 @@ class RegistryAction(ActionBase):
         result = super().run(tmp, task_vars)
         self.host = str(self.task_vars.get("inventory_hostname") or "localhost")
         self.check_mode = bool(self._task.check_mode)
-        _validated, params = self.validate_argument_spec(
-            argument_spec={**COMMON_ARGUMENTS, **self.ARGUMENT_SPEC}, **self.ARGUMENT_RULES
-        )
-        self.params = plain(params)
+        spec = {**COMMON_ARGUMENTS, **self.ARGUMENT_SPEC}
         try:
+            try:
+                _validated, params = self.validate_argument_spec(argument_spec=spec, **self.ARGUMENT_RULES)
+            except AnsibleActionFail as error:
+                raise options.refusal(spec, plain(self._task.args), error.message) from None
+            self.params = plain(params)
             result.update(self.execute())
         except errors.BaremetalError as error:
             result.update(error.with_host(self.host).as_result())

@@ -8,6 +8,7 @@ import os
 import signal
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import port_of
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.redact import Redactor
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import bmc as door
@@ -72,7 +73,7 @@ class BmcAction(RegistryAction):
         if params.get("credential"):
             params["password"], params["credential"] = self.login(params["credential"], ("password",))[1], None
         if params.get("bmc_port") is not None:
-            params["bmc_port"] = int(params["bmc_port"])
+            params["bmc_port"] = port_of(params["bmc_port"], params["bmc_protocol"], self.host)
         return params
 
     def take_in(self, params):
@@ -111,6 +112,14 @@ class BmcAction(RegistryAction):
     def remember(self, params, result):
         """What a subclass keeps of a result, for the rest of the run and in the registry."""
 
+    def _name_the_host(self, result, address):
+        """The module on the delegate knows the BMC by its address only; people know the host."""
+        error = result.get("error")
+        if isinstance(error, dict) and error.get("host") in (None, address):
+            text = str(result.get("msg") or "")
+            result["msg"] = f"{self.host}: {text.removeprefix(f'{address}: ')}"
+            result["error"] = {**error, "host": self.host}
+
     def _ship(self, params, fence):
         """Run the module on the delegate. The fence can only be checked here, immediately before it is sent."""
         if fence and not self.check_mode:
@@ -121,6 +130,7 @@ class BmcAction(RegistryAction):
         )
         result.pop("warnings", None)  # the module's own copy of bmc_warnings
         result.pop("invocation", None)
+        self._name_the_host(result, str(params.get("bmc_address")))
         if result.get("failed") and "error" not in result and "sushy" in str(result.get("msg", "")):
             raise errors.Unsupported(
                 "the delegate cannot run the module",

@@ -343,3 +343,22 @@ def test_a_play_that_is_stopped_leaves_no_session_behind(controller, number):
         process.kill()
         process.wait()
         lab.reset_behaviour()
+
+
+def test_wrong_options_and_hosts_are_named(controller):
+    """Each refusal begins with the host and says what to do: options of the task, the host's variables, and what a delegate says."""
+    wrong = [
+        ({POWER: {"stat": "on"}}, None, "gpu01: stat: there is no such option"),
+        ({POWER: {"state": "on", "timeout": "abc"}}, None, "gpu01: timeout: the option has another kind of value"),
+        ({POWER: {"state": "on"}}, {"bmc_port": "abc"}, "gpu01: bmc_port: there is no such port"),
+        ({POWER: {"state": "on"}}, {"bmc_protocol": "smoke"}, "gpu01: bmc_protocol: there is no such protocol"),
+        (
+            {"aicluster.baremetal.bmc_account": {"username": "x", "password": "Other-Pass-1", "role": "operatorr"}}
+            | {"delegate_to": "gateway"},
+            None,
+            "gpu01: role: ",
+        ),
+    ]
+    for task, variables, words in wrong:
+        status, output, _result = controller.play(task, variables=variables)
+        assert status != 0 and words in output and "; next: " in output and "<class" not in output, output

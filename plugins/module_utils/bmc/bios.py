@@ -226,6 +226,9 @@ def bios(
                 )
             waves = in_order(to_send, rules)
         waits = any(live.get(name) != value for name, value in wanted.items())
+        if waits and reboot != "none":
+            # Who looks at the diff must see that a server is restarted for it.
+            result.plan = Plan([*plan.changes, Change("restart", None, reboot)])
         result.after = {
             "attributes": dict(wanted) if waits and reboot != "none" else {name: live.get(name) for name in wanted}
         }

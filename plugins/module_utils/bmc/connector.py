@@ -6,6 +6,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import ssl
 from urllib.parse import urlsplit
 
 from ..core.errors import Unsupported
@@ -75,7 +76,9 @@ def classify(error):
         if "ingerprint" in text:
             return TransportError("its certificate is not the pinned one", False, "certificate_changed")
         if "CERTIFICATE_VERIFY_FAILED" in text or "doesn't match" in text:
-            return TransportError("its certificate is not trusted", False, "certificate_not_trusted")
+            why = next((item.verify_message for item in chain if isinstance(item, ssl.SSLCertVerificationError)), "")
+            why = f": {why}" if why else ""
+            return TransportError(f"its certificate is not trusted{why}", False, "certificate_not_trusted")
         return TransportError(f"the TLS handshake failed ({chain[-1]})", False, "tls_handshake")
     not_sent = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
     if isinstance(error, requests.exceptions.ConnectTimeout) or any(isinstance(item, not_sent) for item in chain):

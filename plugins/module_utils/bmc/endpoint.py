@@ -35,6 +35,22 @@ def check_seconds(name, value, host=None):
     return seconds
 
 
+def port_of(value, protocol="redfish", host=None):
+    """The number of a port; that of the protocol where none is given. InvalidInput for anything else."""
+    usual = DEFAULT_PORT.get(protocol, DEFAULT_PORT["redfish"])
+    port = usual if value is None else value
+    if not str(port).isdigit() or not 0 < int(port) < 65536:
+        raise InvalidInput(
+            "there is no such port",
+            host=host,
+            thing="bmc_port",
+            wanted="1 to 65535",
+            seen=value,
+            next_step=f"correct bmc_port of the host, or leave it out for {usual}",
+        )
+    return int(port)
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """One BMC. `timeout` is the deadline in seconds of a whole operation; `connect_timeout` and `read_timeout` bound one exchange.
@@ -68,6 +84,8 @@ class Endpoint:
                 "the address of the BMC is not known",
                 host=self.name,
                 thing="bmc_address",
+                wanted="an address or a name",
+                seen="none",
                 next_step="give bmc_address, or run the discover stage",
             )
         if self.protocol not in PROTOCOLS:
@@ -77,6 +95,7 @@ class Endpoint:
                 thing="bmc_protocol",
                 wanted=" or ".join(PROTOCOLS),
                 seen=self.protocol,
+                next_step="correct bmc_protocol of the host, or leave it out for redfish",
             )
         if self.privilege not in PRIVILEGES:
             raise InvalidInput(
@@ -85,6 +104,7 @@ class Endpoint:
                 thing="bmc_ipmi_privilege",
                 wanted=", ".join(PRIVILEGES),
                 seen=self.privilege,
+                next_step="correct bmc_ipmi_privilege of the host, or leave it out for administrator",
             )
         if self.cipher_suite is not None and self.cipher_suite not in CIPHER_SUITES:
             raise InvalidInput(
@@ -93,6 +113,7 @@ class Endpoint:
                 thing="bmc_ipmi_cipher_suite",
                 wanted=" or ".join(map(str, CIPHER_SUITES)),
                 seen=self.cipher_suite,
+                next_step="correct bmc_ipmi_cipher_suite of the host, or leave it out: the best that the BMC has is used",
             )
         if self.tls not in PROFILES:
             raise InvalidInput(
@@ -101,17 +122,17 @@ class Endpoint:
                 thing="bmc_tls",
                 wanted=", ".join(PROFILES),
                 seen=self.tls,
+                next_step="correct bmc_tls of the host, or leave it out for verify",
             )
         for limit in ("timeout", "connect_timeout", "read_timeout"):
             check_seconds(limit, getattr(self, limit), self.label)
-        port = DEFAULT_PORT[self.protocol] if self.port is None else self.port
-        if not str(port).isdigit() or not 0 < int(port) < 65536:
-            raise InvalidInput(
-                "there is no such port", host=self.label, thing="bmc_port", wanted="1 to 65535", seen=self.port
-            )
+        port = port_of(self.port, self.protocol, self.label)
         fix = object.__setattr__  # frozen: only here, before anybody saw the object
-        fix(self, "port", int(port))
-        fix(self, "fingerprint", normal_fingerprint(self.fingerprint))
+        fix(self, "port", port)
+        try:
+            fix(self, "fingerprint", normal_fingerprint(self.fingerprint))
+        except InvalidInput as error:
+            raise error.with_host(self.label)
         if self.fingerprint and self.tls == "verify":
             fix(self, "tls", "pinned")
         if self.tls == "pinned" and not self.fingerprint:
@@ -119,6 +140,8 @@ class Endpoint:
                 "the TLS profile pinned needs a fingerprint",
                 host=self.label,
                 thing="bmc_fingerprint",
+                wanted="the SHA-256 of the BMC's certificate",
+                seen="none",
                 next_step="run the discover stage, which records it",
             )
         if self.protocol == "ipmi":

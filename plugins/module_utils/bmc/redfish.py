@@ -59,14 +59,18 @@ def etag_ladder(etag):
     return list(dict.fromkeys(forms))
 
 
-def trust_advice(code, shown=None):
-    """What to do about a BMC whose certificate is not accepted; `shown` is the fingerprint that it shows now."""
+def trust_advice(code, shown=None, reason=""):
+    """What to do about a BMC whose certificate is not accepted; `shown` is the fingerprint that it shows now, `reason` what TLS said."""
     pin = f'bmc_fingerprint: "{shown}"' if shown else "bmc_fingerprint"
     if code == "certificate_changed":
         return (
             "find out why (new BMC board, renewed certificate, somebody in between), on the BMC's own console; if the new one is right, replace the pin: "
             f"task aicluster.baremetal.node with the node's serial and {pin}, or change bmc_fingerprint where the inventory sets it"
         )
+    if code == "certificate_not_trusted" and ("expired" in reason or "not yet valid" in reason):
+        return f"look at the clocks here and on the BMC, and renew its certificate (bmc_certificate); a CA cannot help; until then it can be pinned with {pin}"
+    if code == "certificate_not_trusted" and "mismatch" in reason:
+        return f"use the name or address that the certificate is for as bmc_address, or give it one for this address, or pin it with {pin}"
     if code == "certificate_not_trusted":
         return f"give bmc_ca_path, or, if that is the BMC's own certificate, pin it with {pin}"
     return "an old BMC may need bmc_tls: legacy"
@@ -112,7 +116,8 @@ class RedfishClient:
         self.seen_processors = None
         self._etags, self._etag_step = {}, 0
         self._last_used = 0.0
-        self._old_handlers, self._signalled, self._opening = {}, None, False
+        # undecided: a session is just being opened or deleted, and a signal waits until that is done
+        self._old_handlers, self._signalled, self._undecided = {}, None, False
         self._read_s = endpoint.read_timeout
         self._refusals = None  # how often this credential was refused before; None until it was looked up
 
@@ -140,11 +145,11 @@ class RedfishClient:
             uri = ROOT + "SessionService/Sessions"
         self._check_guard()
         self._guard_signals()
-        self._opening = True
+        self._undecided = True
         try:
             self._open_session(uri)
         finally:
-            self._opening = False
+            self._undecided = False
             if self._signalled is not None:
                 raise SystemExit(128 + self._signalled)  # it came while nobody knew yet which session is to be deleted
 
@@ -179,9 +184,16 @@ class RedfishClient:
     def logout(self):
         """Delete our session. Never fails: a session that is gone already is what we want. It has its own few seconds, also after the deadline."""
         token, uri = self._token, self._session_uri
+        self._undecided = True
         try:
-            for _unused in range(4 if token and uri else 0):
-                response = self._connector.exchange("DELETE", uri, headers={"X-Auth-Token": token}, timeout=(5, 10))
+            for number in range(4 if token and uri else 0):
+                try:
+                    response = self._connector.exchange("DELETE", uri, headers={"X-Auth-Token": token}, timeout=(5, 10))
+                except TransportError as error:
+                    self._connector.drop_connections()
+                    if number or not error.sent or error.code == "timeout":
+                        raise
+                    continue  # a kept connection that the BMC had closed meanwhile; twice is the same as once here
                 if response.status_code in MOVED + MOVED_SAME_METHOD:
                     uri = urlsplit(response.headers.get("Location") or "").path or uri
                 elif response.status_code in (429, 503):
@@ -192,6 +204,7 @@ class RedfishClient:
             LOG.debug("%s: the session could not be deleted: %s", self.endpoint.label, error.reason)
         finally:
             self._token = self._session_uri = None
+            self._undecided = False
             self._restore_signals()
 
     def session_gone(self):
@@ -222,7 +235,7 @@ class RedfishClient:
             return
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.getsignal(number)
-            if before is signal.SIG_DFL or (callable(before) and before is not signal.default_int_handler):
+            if before is signal.SIG_DFL or callable(before):
                 self._old_handlers[number] = before
                 signal.signal(number, self._leave)
 
@@ -230,7 +243,7 @@ class RedfishClient:
         if self._signalled is not None:
             return  # it is being left already, and this would stop the deletion of the session
         self._signalled = number
-        if not self._opening:
+        if not self._undecided:
             raise SystemExit(128 + number)
 
     def _restore_signals(self):
@@ -239,8 +252,12 @@ class RedfishClient:
         for number, before in handlers.items():
             signal.signal(number, before)
         number, self._signalled = self._signalled, None
-        if number is not None and callable(handlers.get(number)):
+        if number is None:
+            return
+        if callable(handlers.get(number)):
             handlers[number](number, None)
+        else:
+            raise SystemExit(128 + number)
 
     # ---- requests -----------------------------------------------------------------------------------------------------------------
     def _auth_headers(self):
@@ -517,7 +534,7 @@ class RedfishClient:
             if error.code == "certificate_not_trusted"
             else "a TLS connection",
             seen=seen,
-            next_step=trust_advice(error.code, shown),
+            next_step=trust_advice(error.code, shown, error.reason),
             code=error.code,
         )
 

@@ -80,7 +80,13 @@ def normal_fingerprint(text):
         return None
     plain = re.sub(r"^sha-?256[:=]", "", str(text).strip().lower()).replace(":", "").replace(" ", "")
     if not re.fullmatch(r"[0-9a-f]{64}", plain):
-        raise InvalidInput("this is no SHA-256 fingerprint", thing="bmc_fingerprint", wanted="64 hex digits", seen=text)
+        raise InvalidInput(
+            "this is no SHA-256 fingerprint",
+            thing="bmc_fingerprint",
+            wanted="64 hex digits",
+            seen=text,
+            next_step="correct it, or leave it out and run the discover stage, which records it",
+        )
     return plain
 
 

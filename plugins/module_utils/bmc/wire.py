@@ -270,7 +270,8 @@ class Wire:
                     raise _error("its certificate is not the pinned one", False, "certificate_changed")
         except ssl.SSLCertVerificationError as error:
             raw.close()
-            raise _error("its certificate is not trusted", False, "certificate_not_trusted") from error
+            reason = f"its certificate is not trusted: {error.verify_message or error.reason}"
+            raise _error(reason, False, "certificate_not_trusted") from error
         except ssl.SSLError as error:
             raw.close()
             raise _error(f"the TLS handshake failed ({error.reason or error})", False, "tls_handshake") from error

@@ -51,9 +51,14 @@ class BaremetalError(Exception):
 
 
 class InvalidInput(BaremetalError):
-    """What the user gave cannot be right; nothing was done."""
+    """What the user gave cannot be right; nothing was done. Where nothing better is known, the next step is to correct it."""
 
     code = "invalid_input"
+
+    def __init__(self, message, **parts):
+        super().__init__(message, **parts)
+        if not self.next_step:
+            self.next_step = f"correct {self.thing or 'what was given'}"
 
 
 class Unreachable(BaremetalError):

@@ -7,7 +7,7 @@ import json
 from ansible.module_utils.basic import AnsibleModule
 
 from ..bmc import operations, update
-from ..bmc.endpoint import DEFAULT_PORT, Endpoint
+from ..bmc.endpoint import Endpoint
 from ..bmc.wire import Wire
 from ..core.errors import BaremetalError, InvalidInput
 from ..core.units import parse_size
@@ -357,7 +357,8 @@ def read_files(params):
                     "the file cannot be read",
                     thing=params[name],
                     wanted="a readable PEM file",
-                    seen=type(error).__name__,
+                    seen=getattr(error, "strerror", None) or type(error).__name__,
+                    next_step=f"correct {name}, or put the file there (on the controller)",
                 )
             params[name] = None
 
@@ -438,13 +439,14 @@ def endpoint_of(params, name=None, transport=Wire):
             host=name or params.get("bmc_address"),
             thing="bmc_credential",
             wanted="bmc_credential, or bmc_username and bmc_password",
+            seen="none of them",
             next_step="run the discover stage, which records the credential, or give one",
         )
     protocol = params.get("bmc_protocol") or "redfish"
     more = {"timeout": params["timeout"]} if params.get("timeout") is not None else {}
     return Endpoint(
         address=params.get("bmc_address"),
-        port=DEFAULT_PORT[protocol] if params.get("bmc_port") is None else params["bmc_port"],
+        port=params.get("bmc_port"),
         protocol=protocol,
         username=params["bmc_username"],
         password=params.get("bmc_password") or "",

@@ -116,7 +116,7 @@ def check_options(operation, given, later=()):
             thing=f"options of {operation}",
             wanted=", ".join(sorted(spec)) or "none",
             seen=", ".join(unknown),
-            next_step=f"see the documentation of {OPERATIONS[operation][0] or 'fleet'}",
+            next_step=f"correct `options` (in the playbook fleet: fleet_options), see the documentation of {OPERATIONS[operation][0] or 'fleet'}",
         )
     both = sorted(set(given) & set(later))
     if both:
@@ -125,6 +125,7 @@ def check_options(operation, given, later=()):
             thing=", ".join(both),
             wanted="either in options or in options_from",
             seen="both",
+            next_step="take it out of one of them",
         )
     if later:
         # What belongs together is judged when each host's own values are there; what is wrong for all is said before anything is sent.
@@ -154,6 +155,7 @@ def _validated(operation, spec, more, given):
             thing=f"options of {operation}",
             wanted=f"the options of {OPERATIONS[operation][0] or operation}",
             seen=", ".join(sorted(given)) or "none",
+            next_step="correct `options` (in the playbook fleet: fleet_options)",
         )
     return checked.validated_parameters
 

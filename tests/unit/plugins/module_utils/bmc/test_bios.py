@@ -122,6 +122,8 @@ def test_pending_then_applied_then_nothing(lab):
     again = operations.bios(there, wanted, interval=0.05)
     assert not again.changed and again.more["reboot_required"] and writes(lab) == ["PATCH Settings"]
     planned = operations.bios(there, wanted, reboot="force", check=True)
+    assert 'restart: "force"' in planned.plan.diff()["after"]
+    assert "restart" not in operations.bios(there, wanted, check=True).plan.diff()["after"]
     assert planned.changed
     applied = operations.bios(there, wanted, reboot="force", interval=0.05)
     assert applied.changed and not applied.more["reboot_required"] and applied.after["attributes"] == wanted

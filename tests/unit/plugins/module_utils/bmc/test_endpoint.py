@@ -39,5 +39,7 @@ def test_defaults():
     ],
 )
 def test_what_cannot_be(wrong):
-    with pytest.raises(errors.InvalidInput):
-        Endpoint(**{"address": "192.0.2.1", **wrong})
+    with pytest.raises(errors.InvalidInput) as caught:
+        Endpoint(**{"address": "192.0.2.1", "name": "gpu01", **wrong})
+    found = caught.value.as_result()["error"]
+    assert found["host"] == "gpu01" and all(key in found for key in ("thing", "wanted", "seen", "next_step")), found

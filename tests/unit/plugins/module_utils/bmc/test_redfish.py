@@ -225,6 +225,61 @@ def test_a_second_signal_does_not_stop_the_deletion_and_one_during_login_waits_f
         assert open_sessions(bmc) == 0
 
 
+@pytest.mark.parametrize(
+    ("first", "number", "status"),
+    [
+        ("", signal.SIGTERM, 128 + signal.SIGTERM),
+        ("", signal.SIGINT, None),
+        (LIKE_A_WORKER, signal.SIGTERM, 7),
+        (LIKE_A_WORKER, signal.SIGINT, 7),
+    ],
+)
+def test_a_signal_while_the_session_is_being_deleted_waits_for_that(bmc, there, first, number, status):
+    """As with Ctrl-C at the end of a task on a slow BMC: the deletion is under way, and its answer comes late."""
+    bmc.set_behaviour("gpu01", slow_path=".*/Sessions/.*", slow_s=1.5)
+    unit = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+    code = textwrap.dedent(
+        f"""
+        import signal, sys, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has it ignored
+        sys.path[:0] = {[unit, *sys.path]!r}
+        import conftest
+        from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect
+        from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+        from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.wire import Wire
+        {first}
+        account = dict(username={there.username!r}, password={there.password!r}, fingerprint={there.fingerprint!r}, transport=Wire)
+        with connect(Endpoint({there.address!r}, {there.port}, **account)) as client:
+            client.login()
+            print("in", flush=True)
+        time.sleep(30)
+        """
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline().strip() == "in"
+        time.sleep(0.5)
+        child.send_signal(number)
+        found = child.wait(20)  # it ends by the signal, and not after the sleep
+        assert found == status if status is not None else found != 0
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        child.stderr.close()
+    assert open_sessions(bmc) == 0
+
+
+def test_a_session_is_deleted_on_a_new_connection_where_the_old_one_breaks(bmc, there):
+    bmc.set_behaviour(
+        "gpu01", faults=[{"method": "DELETE", "path": ".*/Sessions/.*", "drop": True, "apply": False, "times": 1}]
+    )
+    with connect(there) as client:
+        client.login()
+        assert open_sessions(bmc) == 1
+    assert open_sessions(bmc) == 0
+
+
 def test_at_the_session_limit_basic_is_used_and_others_stay(bmc, there):
     bmc.set_behaviour("gpu01", session_limit=1)
     with connect(there) as first, connect(there) as second:
@@ -381,6 +436,19 @@ def test_the_fence_is_asked_before_every_write_and_stops_it(bmc, there):
         with pytest.raises(errors.FencedOut):
             client.patch(system_uri(client), {"Boot": {}})
     assert len(writes(bmc)) == before
+
+
+def test_what_to_do_depends_on_what_is_wrong_with_the_certificate():
+    def advice(reason):
+        return redfish.trust_advice("certificate_not_trusted", "ab" * 32, reason)
+
+    assert "renew" in advice("its certificate is not trusted: certificate has expired")
+    assert "give bmc_ca_path" not in advice("its certificate is not trusted: certificate has expired")
+    assert "bmc_address" in advice(
+        "its certificate is not trusted: IP address mismatch, certificate is not valid for 'x'"
+    )
+    assert "give bmc_ca_path" in advice("its certificate is not trusted: self-signed certificate")
+    assert all("ab" * 32 in advice(reason) for reason in ("expired", "mismatch", ""))
 
 
 def test_a_certificate_that_is_refused_is_shown_with_what_to_do(bmc):
