@@ -8,7 +8,7 @@ import functools
 import time
 
 from ansible_collections.aicluster.baremetal.plugins.action.fleet import ActionModule as Fleet
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import port_of
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import host_port
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import bmc as door
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import summary, targets
@@ -148,8 +148,7 @@ class ActionModule(Fleet):
             "bmc_password": password,
             "timeout": None,
         }
-        if own["bmc_port"]:
-            own["bmc_port"] = port_of(own["bmc_port"], own["bmc_protocol"], name)
+        own["bmc_port"] = host_port(own["bmc_protocol"], own["bmc_port"], value("bmc_ipmi_port"), name)
         siblings = [str(item) for item in value("aicluster_siblings", [])]
         attempt, fencing = value("aicluster_attempt"), value("aicluster_fencing")
         return {

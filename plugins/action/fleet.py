@@ -13,6 +13,7 @@ import sys
 import time
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import host_port
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import fleet as door
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import sinks, summary, targets
@@ -215,7 +216,7 @@ class ActionModule(RegistryAction):
         rest = [host for host in plain(self.task_vars.get("ansible_play_hosts_all") or []) if host not in mine]
         if not rest:
             return {}
-        wanted = [(key, names[key]) for key in ("address", "port", "protocol", "system_id")]
+        wanted = [(key, names[key]) for key in ("address", "port", "ipmi_port", "protocol", "system_id")]
         places, seen = {key[0] for key in keys.values()}, {}
         places |= {str(own["address"]).lower() for own in values.values() if own["address"]}
         with host_variables.cheap():
@@ -363,8 +364,9 @@ class ActionModule(RegistryAction):
         params = dict(options)
         if later:
             params = door.host_options(operation, options, {option: own[f"option {option}"] for option in later})
-        for key in ("address", "port", "protocol", "fingerprint", "ca_path", "ipmi_privilege", "ipmi_cipher_suite"):
+        for key in ("address", "protocol", "fingerprint", "ca_path", "ipmi_privilege", "ipmi_cipher_suite"):
             params[f"bmc_{key}"] = own[key]
+        params["bmc_port"] = host_port(own["protocol"] or "redfish", own["port"], own["ipmi_port"], host)
         params["bmc_tls"] = own["tls"] or "verify"
         params["system_id"] = own["system_id"]
         params["bmc_username"], params["bmc_password"] = ActionModule._secret(secrets, own["credential"], host)

@@ -14,6 +14,7 @@ options:
   bmc_port:
     description:
       - Port of the BMC. Default is the host variable of the same name, else 443 for Redfish and 623 for IPMI.
+      - A BMC answers both at different ports. Over IPMI the host variable C(bmc_ipmi_port) counts before C(bmc_port), so that an inventory can give both.
     type: int
   bmc_protocol:
     description:

@@ -65,7 +65,7 @@ options:
   variables:
     description:
       - Names of the host variables to read, where they are not the usual ones. Keys are C(address), C(port), C(protocol), C(credential), C(fingerprint),
-        C(ca_path), C(tls), C(system_id), C(ipmi_privilege), C(ipmi_cipher_suite), C(attempt), C(fencing).
+        C(ca_path), C(tls), C(system_id), C(ipmi_port), C(ipmi_privilege), C(ipmi_cipher_suite), C(attempt), C(fencing).
       - The usual ones are C(bmc_address) and so on, C(aicluster_attempt), C(aicluster_fencing).
     type: dict
     default: {}

@@ -8,7 +8,7 @@ import os
 import signal
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import ipmi, redfish, tls
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import port_of
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import host_port, port_of
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.redact import Redactor
 from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import bmc as door
@@ -56,9 +56,10 @@ class BmcAction(RegistryAction):
                 params[key] = self.variable(variable, params.get(key))
         usual = self.variable("bmc_protocol", "redfish")
         params["bmc_protocol"] = params.get("bmc_protocol") or usual
-        if params.get("bmc_port") is None and params["bmc_protocol"] == usual:
-            # The host's port belongs to its usual protocol; a task that asks for the other one gets that one's default.
-            params["bmc_port"] = self.variable("bmc_port")
+        if params.get("bmc_port") is None:
+            # The host's port belongs to its usual protocol; a task that asks for the other one gets that one's own.
+            own = self.variable("bmc_port") if params["bmc_protocol"] == usual else None
+            params["bmc_port"] = host_port(params["bmc_protocol"], own, self.variable("bmc_ipmi_port"), self.host)
         if (
             "bmc_address" in given
             and "bmc_fingerprint" not in given

@@ -341,9 +341,9 @@ def test_ipmi_beside_redfish(tmp_path):
         node["bmc"]["protocols"] = ["redfish", "ipmi"]
     with testing.running(nodes, behaviour={"power_lag_s": 0.2}) as lab:
         controller = Controller(lab, tmp_path)
-        over_ipmi = {
-            name: {"bmc_protocol": "ipmi", "bmc_port": lab[name].ipmi_port, "bmc_fingerprint": ""} for name in NAMES[:2]
-        }
+        over_ipmi = {name: {"bmc_protocol": "ipmi", "bmc_fingerprint": ""} for name in NAMES[:2]}
+        over_ipmi[NAMES[0]]["bmc_port"] = lab[NAMES[0]].ipmi_port
+        over_ipmi[NAMES[1]]["bmc_ipmi_port"] = lab[NAMES[1]].ipmi_port  # and bmc_port stays that of Redfish
         status, text, result, _left = controller.run(
             operation="power", options={"state": "on"}, overrides=over_ipmi, timeout=120
         )

@@ -35,7 +35,7 @@ def check_seconds(name, value, host=None):
     return seconds
 
 
-def port_of(value, protocol="redfish", host=None):
+def port_of(value, protocol="redfish", host=None, thing="bmc_port"):
     """The number of a port; that of the protocol where none is given. InvalidInput for anything else."""
     usual = DEFAULT_PORT.get(protocol, DEFAULT_PORT["redfish"])
     port = usual if value is None else value
@@ -43,12 +43,26 @@ def port_of(value, protocol="redfish", host=None):
         raise InvalidInput(
             "there is no such port",
             host=host,
-            thing="bmc_port",
+            thing=thing,
             wanted="1 to 65535",
             seen=value,
-            next_step=f"correct bmc_port of the host, or leave it out for {usual}",
+            next_step=f"correct {thing} of the host, or leave it out for {usual}",
         )
     return int(port)
+
+
+def host_port(protocol, port=None, ipmi_port=None, host=None):
+    """The port that a host's variables give for `protocol`; None for the usual one.
+
+    A BMC answers Redfish and IPMI at different ports. `bmc_ipmi_port` (`ipmi_port`) is for IPMI alone; without it `bmc_port` counts, unless it is the usual
+    port of the other protocol, as where somebody only says `-e bmc_protocol=ipmi`.
+    """
+    if protocol == "ipmi" and ipmi_port not in (None, ""):
+        return port_of(ipmi_port, protocol, host, "bmc_ipmi_port")
+    others = [str(usual) for name, usual in DEFAULT_PORT.items() if name != protocol]
+    if port in (None, "") or (protocol in PROTOCOLS and str(port) in others):
+        return None
+    return port_of(port, protocol, host)
 
 
 @dataclass(frozen=True)

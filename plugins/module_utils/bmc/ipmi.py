@@ -508,7 +508,7 @@ class IpmiClient:
             wanted=f"an answer to {name}",
             # pyghmi ends some time-outs with an exception that holds nothing but None.
             seen="no answer" if str(seen) in ("", "None") else seen,
-            next_step="check the address, the port (bmc_port of the host; usually 623 for IPMI), the power of the BMC, and that IPMI over LAN is switched on",
+            next_step="check the address, the port (bmc_ipmi_port of the host, else bmc_port; usually 623), the BMC's power, and that IPMI over LAN is on",
         )
 
     # ---- domain words ---------------------------------------------------------------------------------------------------------------------

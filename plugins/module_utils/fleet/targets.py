@@ -13,6 +13,7 @@ from ..core.errors import Conflict, InvalidInput
 VARIABLES = {
     "address": "bmc_address",
     "port": "bmc_port",
+    "ipmi_port": "bmc_ipmi_port",
     "protocol": "bmc_protocol",
     "credential": "bmc_credential",
     "fingerprint": "bmc_fingerprint",
@@ -121,7 +122,7 @@ def bmc_keys(hosts, resolve=socket.getaddrinfo):
     found = {}
     for host, values in hosts.items():
         if values.get("address"):
-            port = values.get("port")
+            port = values.get("port") or (values.get("ipmi_port") if values.get("protocol") == "ipmi" else None)
             port = int(port) if str(port or "").isdigit() else None
             found[host] = (places[str(values["address"])], None if port in USUAL_PORTS else port)
     return found

@@ -621,7 +621,7 @@ class Fleet:
                 "aicluster_rack": config["rack"],
                 "aicluster_slot": config["slot"],
                 "aicluster_serial": config["serial"],
-                **({"ipmi_port": front.ipmi_port} if front.ipmi_port else {}),
+                **({"bmc_ipmi_port": front.ipmi_port} if front.ipmi_port else {}),
                 **_product_variables(front.node),
             }
         variables = {

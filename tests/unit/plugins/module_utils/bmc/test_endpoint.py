@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint, host_port
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
 
@@ -43,3 +43,32 @@ def test_what_cannot_be(wrong):
         Endpoint(**{"address": "192.0.2.1", "name": "gpu01", **wrong})
     found = caught.value.as_result()["error"]
     assert found["host"] == "gpu01" and all(key in found for key in ("thing", "wanted", "seen", "next_step")), found
+
+
+@pytest.mark.parametrize(
+    ("protocol", "port", "ipmi_port", "found"),
+    [
+        ("redfish", None, None, None),
+        ("redfish", 8443, 8444, 8443),
+        ("redfish", "443", None, 443),
+        ("redfish", 623, None, None),  # a host of IPMI that is asked by Redfish for once
+        ("ipmi", None, None, None),
+        ("ipmi", 8443, "8444", 8444),
+        ("ipmi", 8444, None, 8444),
+        ("ipmi", 443, None, None),
+        ("ipmi", 443, 623, 623),
+        ("smoke", 443, None, 443),  # the endpoint says what is wrong with the protocol
+    ],
+)
+def test_each_protocol_has_its_own_port(protocol, port, ipmi_port, found):
+    assert host_port(protocol, port, ipmi_port) == found
+
+
+@pytest.mark.parametrize(
+    ("protocol", "port", "ipmi_port", "thing"),
+    [("redfish", "abc", 623, "bmc_port"), ("ipmi", "abc", None, "bmc_port"), ("ipmi", 8443, "abc", "bmc_ipmi_port")],
+)
+def test_the_variable_with_a_wrong_port_is_named(protocol, port, ipmi_port, thing):
+    with pytest.raises(errors.InvalidInput) as caught:
+        host_port(protocol, port, ipmi_port, "gpu01")
+    assert caught.value.thing == thing and caught.value.host == "gpu01" and thing in caught.value.next_step

@@ -36,6 +36,10 @@ def test_a_value_where_a_name_is_wanted_is_refused():
         ({"address": "fd00::1"}, {"address": "FD00:0::0001"}),
         ({"address": "10.0.0.1", "port": "8443"}, {"address": "10.0.0.1", "port": 8443}),
         ({"address": "BMC1"}, {"address": "bmc1"}),
+        (
+            {"address": "10.0.0.1", "protocol": "ipmi", "ipmi_port": 6230},
+            {"address": "10.0.0.1", "protocol": "ipmi", "port": "6230"},
+        ),
         ({"address": "10.0.0.1", "system_id": "Node0"}, {"address": "10.0.0.1", "system_id": "Node0"}),
         ({"address": "10.0.0.1", "system_id": "Node0"}, {"address": "10.0.0.1"}),
     ],

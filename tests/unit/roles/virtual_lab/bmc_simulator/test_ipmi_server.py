@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -112,3 +113,9 @@ def test_a_silent_bmc(shared):
     assert "error" in ipmi([bmc], ["get_power", []])[0]
     shared.set_behaviour(bmc.name, unreachable="no")
     assert ipmi([bmc], ["get_power", []])[0] == [{"powerstate": "off"}]
+
+
+def test_the_inventory_has_the_port_as_the_modules_take_it(shared):
+    hosts = json.loads(pathlib.Path(shared.inventory).read_text())["nodes"]["hosts"]
+    assert {hosts[bmc.name]["bmc_ipmi_port"] for bmc in shared.bmcs} == {bmc.ipmi_port for bmc in shared.bmcs}
+    assert all(hosts[bmc.name]["bmc_port"] == bmc.port for bmc in shared.bmcs)
