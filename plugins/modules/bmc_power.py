@@ -98,6 +98,11 @@ consent_required:
   description: Whether O(consent) is wanted and was not given (in check mode).
   returned: success, with O(state=ac_cycle) and O(state=aux_cycle)
   type: bool
+needs_consent:
+  description: The serial numbers that a real run wants as O(consent) and that were not given (in check mode). They are in C(msg) and in the diff too.
+  returned: success, with O(state=ac_cycle) and O(state=aux_cycle)
+  type: list
+  elements: str
 source:
   description: Protocol that was used, C(redfish) or C(ipmi).
   returned: success

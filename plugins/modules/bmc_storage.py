@@ -49,7 +49,7 @@ options:
     type: str
   consent:
     description:
-      - A sign that what is on these drives may be destroyed. In check mode the plan is shown without it.
+      - A sign that what is on these drives may be destroyed. In check mode the plan is shown without it, with the serial numbers that are wanted.
       - For a volume it is the serial number of the server. For O(state=erased) it is the serial number of each of the drives, of all of them and no other.
     type: list
     elements: str
@@ -74,19 +74,25 @@ options:
 """
 
 EXAMPLES = r"""
+# The names of controllers and drives are the BMC's own. Those below are the ones of a simulated server (docs/twin.md) without a profile.
+- name: Look up the controllers and the drives, with their serial numbers
+  aicluster.baremetal.bmc_info:
+    sections: [storage]
+
 - name: Mirror the two boot drives
   aicluster.baremetal.bmc_storage:
     name: boot
+    controller: scsi
     raid_type: RAID1
-    drives: ["0", "1"]
+    drives: [disk1, disk2]
     consent: "{{ aicluster_serial }}"
 
 - name: Erase a drive before it goes back
   aicluster.baremetal.bmc_storage:
     state: erased
-    drives: ["S64GNE0T400123"]
+    drives: ["{{ aicluster_serial }}-disk0"]
     sanitization: CryptographicErase
-    consent: ["S64GNE0T400123"]
+    consent: ["{{ aicluster_serial }}-disk0"]
 """
 
 RETURN = r"""
@@ -102,6 +108,11 @@ consent_required:
   description: Whether the change wants O(consent), which was not given (in check mode).
   returned: success
   type: bool
+needs_consent:
+  description: The serial numbers that a real run wants as O(consent) and that were not given (in check mode). They are in C(msg) and in the diff too.
+  returned: success
+  type: list
+  elements: str
 reboot_required:
   description: Whether the controller waits for a restart of the server.
   returned: success

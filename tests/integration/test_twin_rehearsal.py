@@ -10,9 +10,12 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from controller import ROOT, Directory
+from controller import PLAYBOOK, ROOT, Directory
+
+from bmc_simulator import testing
 
 
 def blocks():
@@ -62,3 +65,38 @@ def test_the_rehearsal_runs_as_it_is_printed(tmp_path):
     first_run, last_run = done.split("PLAY RECAP", 1)[1].split("PLAY RECAP", 1)
     assert "failed=1" not in done and len(re.findall(r"^sim\d+ .*changed=[1-9]", first_run, re.MULTILINE)) <= 12
     assert len(re.findall(r"^sim\d+ .*changed=0 ", last_run, re.MULTILINE)) == 12
+
+
+def test_the_examples_for_drives_and_ipmi_run_on_a_twin_without_a_profile(tmp_path):
+    """The examples of bmc_storage as they stand in its documentation; and IPMI by nothing but the protocol."""
+    text = (ROOT / "plugins" / "modules" / "bmc_storage.py").read_text(encoding="utf-8")
+    tasks = yaml.safe_load(re.search(r'EXAMPLES = r"""(.*?)"""', text, re.DOTALL)[1])
+    play = tmp_path / "play.yml"
+    with testing.fleet(count=1, address="127.28.0.1", ipmi=True, behaviour={"power_lag_s": 0.1}) as lab:
+        environment = Directory(tmp_path, {}).environment
+        for name in ("AICLUSTER_REGISTRY", "AICLUSTER_SECRETS"):
+            environment.pop(name, None)
+
+        def run(tasks, *arguments):
+            play.write_text(yaml.safe_dump([{"hosts": "nodes", "gather_facts": False, "tasks": tasks}]))
+            done = subprocess.run(
+                [PLAYBOOK, "-i", lab.inventory, play, *arguments],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+            return done.returncode, done.stdout + done.stderr
+
+        serial = lab.bmcs[0].serial
+        without = [
+            {key: {name: value for name, value in task[key].items() if name != "consent"} for key in task if "." in key}
+            for task in tasks
+        ]
+        status, output = run(without, "--check", "--diff")
+        assert status == 0 and f"needs consent: [{serial}]" in output and f"[{serial}-disk0]" in output, output
+        status, output = run(tasks)
+        assert status == 0 and re.search(r"changed=2 .*failed=0", output), output
+        status, output = run([{"aicluster.baremetal.bmc_power": {"state": "on"}}], "-e", "bmc_protocol=ipmi", "-v")
+        assert status == 0 and '"source": "ipmi"' in output, output

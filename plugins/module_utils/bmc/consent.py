@@ -17,6 +17,12 @@ def server_serial(client):
     return transform.system_facts(client.system(), client.chassis())["serial"]
 
 
+def lacking(serials, consent, unknown="a serial number, which this BMC does not show"):
+    """The result's keys about a word that is wanted: the serial numbers that a real run needs and that were not given (`serials`: [] where none is needed)."""
+    missing = [] if words_of(consent) else [str(serial or unknown) for serial in serials]
+    return {"consent_required": bool(missing), "needs_consent": missing}
+
+
 def require_server(client, consent, why, plan):
     """Raise Refused unless `consent` is this server's serial number; `why` says what it is wanted for."""
     serial = server_serial(client)

@@ -107,7 +107,8 @@ def erase(
             client.warnings,
             client.source,
         )
-        result.more = {"consent_required": not given, "reboot_required": False}
+        serials = [transform.text(drive, "SerialNumber") for drive in chosen]
+        result.more = {**word.lacking(serials, given, "a serial number that the BMC shows"), "reboot_required": False}
         if given or not check:
             _require(endpoint, chosen, given, plan)
         if not check:

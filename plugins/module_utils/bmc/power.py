@@ -116,7 +116,8 @@ def _power_cycle(client, kind, present, deadline, check, interval, consent, sibl
     plan = plan_power(present, kind)
     result = Result(True, plan, {"power": present}, {"power": "on"}, client.warnings, client.source)
     given = word.words_of(consent)
-    result.more = {"action": way.word, "siblings": others, "consent_required": bool(others) and not given}
+    serials = [word.server_serial(client)] if others and not given else []
+    result.more = {"action": way.word, "siblings": others, **word.lacking(serials, given)}
     if others and (given or not check):
         word.require_server(
             client, consent, f"this takes the power away from other servers too ({', '.join(others)})", plan

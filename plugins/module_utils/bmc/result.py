@@ -35,6 +35,13 @@ class Result:
         }
         if diff:
             found["diff"] = self.plan.diff()
+        lacking = self.more.get("needs_consent")
+        if lacking:
+            # Only a check gets here without it. Who reads the diff, or the message, must see that a real run would refuse.
+            words = f"needs consent: [{', '.join(lacking)}]"
+            found["msg"] = f"{found['msg']}; {words}"
+            if diff:
+                found["diff"]["after"] += f"# {words}\n"
         return found
 
 

@@ -260,7 +260,7 @@ def storage(
             plan.changed, plan, {"volume": _shown(volume)}, {"volume": _shown(volume)}, client.warnings, client.source
         )
         result.more = {
-            "consent_required": plan.changed and not word.words_of(consent),
+            **word.lacking([word.server_serial(client)] if plan.changed else [], consent),
             "reboot_required": False,
             "controller": transform.text(place.resource, "Id"),
         }

@@ -94,6 +94,7 @@ def test_other_servers_want_a_word(lab, there):
     before = len(writes(lab))
     planned = operations.power(there, "ac_cycle", check=True, siblings=["gpu02"])
     assert planned.more["consent_required"] and planned.more["siblings"] == ["gpu02"]
+    assert planned.more["needs_consent"] == [lab["gpu01"].serial] and "needs consent" in planned.as_result()["msg"]
     for check, given in ((False, None), (False, "another"), (True, "another")):
         with pytest.raises(errors.Refused) as caught:
             operations.power(there, "ac_cycle", check=check, siblings=["gpu02"], consent=given)

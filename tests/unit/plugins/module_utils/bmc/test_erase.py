@@ -41,6 +41,7 @@ def test_erased_and_followed(lab):
     planned = operations.erase(there, ["SN0", "disk2"], check=True)
     assert planned.changed and planned.more["consent_required"] and len(writes(lab)) == before
     assert "SN0" in planned.plan.diff()["before"] and "erased" in planned.plan.diff()["after"]
+    assert planned.more["needs_consent"] == ["SN0", "SN2"] and "needs consent: [SN0, SN2]" in planned.as_result()["msg"]
     done = operations.erase(there, ["SN0", "disk2"], consent=["SN2", "SN0"], interval=0.05)
     assert done.changed and done.plan.diff() == planned.plan.diff() and done.after == planned.after
     assert writes(lab)[before:] == ["POST Drive.SecureErase"] * 2 and erased(lab)[had:] == ["disk0", "disk2"]

@@ -126,6 +126,11 @@ def test_made_once_and_removed(lab, behaviour):
     lab.set_behaviour("gpu01", **behaviour)
     planned = operations.storage(there, **MIRROR, check=True)
     assert planned.changed and planned.more["consent_required"] and len(writes(lab)) == before
+    shown = planned.as_result(diff=True)
+    assert shown["needs_consent"] == [SERIAL] and shown["msg"].endswith(f"needs consent: [{SERIAL}]")
+    assert f"# needs consent: [{SERIAL}]" in shown["diff"]["after"]
+    consented = operations.storage(there, **MIRROR, consent=SERIAL, check=True).as_result(diff=True)
+    assert consented["needs_consent"] == [] and "consent" not in str(consented["diff"]) + consented["msg"]
     done = operations.storage(there, **MIRROR, consent=SERIAL, interval=0.05)
     assert done.changed and done.plan.diff() == planned.plan.diff() and done.after == planned.after
     assert not operations.storage(there, **MIRROR).changed
