@@ -72,6 +72,10 @@ reboot_required:
   description: Whether wanted attributes wait for a restart of the server.
   returned: success
   type: bool
+restart:
+  description: How the server was restarted for the settings, V(graceful) or V(force) (in check mode, would be); null where it was not. It is in C(msg) and the diff too.
+  returned: success
+  type: str
 job:
   description: Path of the job that the BMC made of the settings, if it made one.
   returned: success

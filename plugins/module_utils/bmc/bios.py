@@ -226,9 +226,10 @@ def bios(
                 )
             waves = in_order(to_send, rules)
         waits = any(live.get(name) != value for name, value in wanted.items())
-        if waits and reboot != "none":
+        restart = reboot if waits and reboot != "none" else None
+        if restart:
             # Who looks at the diff must see that a server is restarted for it.
-            result.plan = Plan([*plan.changes, Change("restart", None, reboot)])
+            result.plan = Plan([*plan.changes, Change("restart", None, restart)])
         result.after = {
             "attributes": dict(wanted) if waits and reboot != "none" else {name: live.get(name) for name in wanted}
         }
@@ -241,7 +242,7 @@ def bios(
                 if live.get(name) != value
             }
         )
-        result.more = {"reboot_required": waits and reboot == "none", "job": None}
+        result.more = {"reboot_required": waits and reboot == "none", "restart": restart, "job": None}
         if not check:
             if foreign:
                 _clear(client, places, live, pending)

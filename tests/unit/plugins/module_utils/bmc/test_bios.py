@@ -123,6 +123,8 @@ def test_pending_then_applied_then_nothing(lab):
     assert not again.changed and again.more["reboot_required"] and writes(lab) == ["PATCH Settings"]
     planned = operations.bios(there, wanted, reboot="force", check=True)
     assert 'restart: "force"' in planned.plan.diff()["after"]
+    assert planned.more["restart"] == "force" and "restart: absent -> force" in planned.as_result()["msg"]
+    assert again.more["restart"] is None
     assert "restart" not in operations.bios(there, wanted, check=True).plan.diff()["after"]
     assert planned.changed
     applied = operations.bios(there, wanted, reboot="force", interval=0.05)
