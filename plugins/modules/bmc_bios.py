@@ -73,7 +73,9 @@ reboot_required:
   returned: success
   type: bool
 restart:
-  description: How the server was restarted for the settings, V(graceful) or V(force) (in check mode, would be); null where it was not. It is in C(msg) and the diff too.
+  description:
+    - How the server was restarted for the settings, V(graceful) or V(force) (in check mode, would be). Null where it was not.
+    - It is in C(msg) and in the diff too.
   returned: success
   type: str
 job:
