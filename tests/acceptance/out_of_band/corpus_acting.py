@@ -116,7 +116,9 @@ class Acting:
                 self.same(f"{what}: refusal", offer, found["error"]["code"])
                 continue
             self.same(f"{what}: action", offer, found.get("action"))
-            self.same(f"{what}: difference", Plan([Change("power", "on", f"on, after an {kind}")]).diff(), found["diff"])
+            self.same(
+                f"{what}: difference", Plan([Change("power", "on", f"on, after an {kind}")]).diff(), found["diff"]
+            )
 
     def power(self):
         self.cycles()
@@ -223,20 +225,37 @@ class Acting:
         self.case("bmc_bios", {"attributes": {name: other}}, [change], [("PATCH", place, patch)])
         # it is pending: sent already, and a restart makes it run
         reset = ("POST", f"{self.offers['system']}/Actions/ComputerSystem.Reset", {"ResetType": "ForceRestart"})
-        self.case("bmc_bios", {"attributes": {name: other}, "reboot": "force"}, [(f"bios.{name}", have, other)], [reset])
+        self.case(
+            "bmc_bios", {"attributes": {name: other}, "reboot": "force"}, [(f"bios.{name}", have, other)], [reset]
+        )
 
     def media(self):
-        for kind, offer in self.offers["media"].items() if isinstance(self.offers["media"], dict) else [("cd", self.offers["media"])]:
+        for kind, offer in (
+            self.offers["media"].items() if isinstance(self.offers["media"], dict) else [("cd", self.offers["media"])]
+        ):
             options = {"image": IMAGE, "media_type": kind}
             if isinstance(offer, str):
                 self.case("bmc_virtual_media", options, offer)
                 continue
             device, path, insert, eject = offer
             inserted = {"Image": IMAGE, "Inserted": True, "WriteProtected": True}
-            request = ("POST", f"{path}/Actions/VirtualMedia.InsertMedia", inserted) if insert == "action" else ("PATCH", path, inserted)
+            request = (
+                ("POST", f"{path}/Actions/VirtualMedia.InsertMedia", inserted)
+                if insert == "action"
+                else ("PATCH", path, inserted)
+            )
             self.case("bmc_virtual_media", options, [(f"media.{device}", None, IMAGE)], [request])
-            request = ("POST", f"{path}/Actions/VirtualMedia.EjectMedia", {}) if eject == "action" else ("PATCH", path, {"Image": None, "Inserted": False})
-            self.case("bmc_virtual_media", {"state": "ejected", "device": device}, [(f"media.{device}", IMAGE, None)], [request])
+            request = (
+                ("POST", f"{path}/Actions/VirtualMedia.EjectMedia", {})
+                if eject == "action"
+                else ("PATCH", path, {"Image": None, "Inserted": False})
+            )
+            self.case(
+                "bmc_virtual_media",
+                {"state": "ejected", "device": device},
+                [(f"media.{device}", IMAGE, None)],
+                [request],
+            )
 
     def firmware(self):
         offer = self.offers["firmware"]
@@ -248,16 +267,27 @@ class Acting:
         for number, way in enumerate(("auto", "multipart", "push", "simple")):
             wanted = f"99.{number}"
             chosen = next(iter(ways)) if way == "auto" else way
-            self._firmware(where, row, running, wanted, way, (chosen, ways[chosen]) if chosen in ways else "no_update_method")
+            self._firmware(
+                where, row, running, wanted, way, (chosen, ways[chosen]) if chosen in ways else "no_update_method"
+            )
             running = wanted if chosen in ways else running
 
     def _firmware(self, where, row, running, wanted, way, offer):
         """`offer`: (way, path where the image is sent), or the code of the refusal."""
-        what, image = f"{self.name}: bmc_firmware {row} {running} -> {wanted} by {way}", self.place / f"{self.name}-{wanted}.bin"
+        what, image = (
+            f"{self.name}: bmc_firmware {row} {running} -> {wanted} by {way}",
+            self.place / f"{self.name}-{wanted}.bin",
+        )
         content = f"firmware {row} {wanted}\n".encode() * 5000
         image.write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
-        component = {"inventory": f"^{baseline.re.escape(row)}$", "wanted": wanted, "rule": "exact", "activation": "immediate", "method": way}
+        component = {
+            "inventory": f"^{baseline.re.escape(row)}$",
+            "wanted": wanted,
+            "rule": "exact",
+            "activation": "immediate",
+            "method": way,
+        }
         component["image"] = {"path": str(image), "sha256": digest}
         platform = {"pause_s": 0, "settle_s": 1, "components": {"part": component}}
         rules = baseline.parse({"schema": 1, "name": "point 1", "platforms": {"p": platform}}, what)
@@ -269,7 +299,9 @@ class Acting:
                 if not check and not isinstance(offer, str):
                     self.lab.flash = (self._row(row), wanted)
                 try:
-                    found = firmware.update(where, self.registry, self.node, rules, options, actor="point 1", check=check)
+                    found = firmware.update(
+                        where, self.registry, self.node, rules, options, actor="point 1", check=check
+                    )
                 except BaremetalError as error:
                     found = error.as_result()
                 sent = self.lab.take()
@@ -311,7 +343,13 @@ class Acting:
 def _without_address(sent):
     """An image to be pulled is at an address that nobody can know before; what it ends in counts."""
     return [
-        (method, path, {**body, "ImageURI": body["ImageURI"].rsplit("/", 1)[-1]} if isinstance(body, dict) and "ImageURI" in body else body)
+        (
+            method,
+            path,
+            {**body, "ImageURI": body["ImageURI"].rsplit("/", 1)[-1]}
+            if isinstance(body, dict) and "ImageURI" in body
+            else body,
+        )
         for method, path, body in sent
     ]
 

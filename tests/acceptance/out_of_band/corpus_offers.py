@@ -54,7 +54,11 @@ OFFERS = {
         "bios": (f"{V1}/Systems/437XR1138R2/Bios/Settings", "ProcHyperthreading", "Enabled", "Disabled", False),
         # each of its devices holds somebody's image
         "media": dict.fromkeys(("cd", "usb", "floppy"), "media_in_use"),
-        "firmware": ("BMC", "1.45.455b66-rev4", {"push": "/FWUpdate", "simple": f"{V1}/UpdateService/Actions/SimpleUpdate"}),
+        "firmware": (
+            "BMC",
+            "1.45.455b66-rev4",
+            {"push": "/FWUpdate", "simple": f"{V1}/UpdateService/Actions/SimpleUpdate"},
+        ),
     },
     "gigabyte-ami-crayrie": {
         "system": f"{V1}/Systems/Self",
@@ -186,7 +190,9 @@ OFFERS = {
         "order": f"{V1}/Systems/1",
         "bios": (f"{V1}/Systems/1/Bios/SD", "AES_NI_3C75", "Enable", "Disable", False),
         # InsertMedia is there and EjectMedia is not
-        "media": media(("cd", "usb", "floppy"), "VirtualMedia1", f"{V1}/Managers/1/VirtualMedia/VirtualMedia1", "action", "patch"),
+        "media": media(
+            ("cd", "usb", "floppy"), "VirtualMedia1", f"{V1}/Managers/1/VirtualMedia/VirtualMedia1", "action", "patch"
+        ),
         "firmware": (
             "BIOS",
             "BIOS Date: 08/04/2023 Ver 1.4",

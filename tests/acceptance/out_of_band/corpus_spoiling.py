@@ -188,7 +188,13 @@ def collections_of(tree):
     for path, resource in tree.items():
         members = transform.members_of(resource)
         if len(members) > MOST_LISTED:
-            found.update({transform.same_path(transform.text(item, "@odata.id")): path for item in members if isinstance(item, dict) and len(item) == 1})
+            found.update(
+                {
+                    transform.same_path(transform.text(item, "@odata.id")): path
+                    for item in members
+                    if isinstance(item, dict) and len(item) == 1
+                }
+            )
     return found
 
 
