@@ -226,7 +226,10 @@ class Acting:
         # it is pending: sent already, and a restart makes it run
         reset = ("POST", f"{self.offers['system']}/Actions/ComputerSystem.Reset", {"ResetType": "ForceRestart"})
         self.case(
-            "bmc_bios", {"attributes": {name: other}, "reboot": "force"}, [(f"bios.{name}", have, other)], [reset]
+            "bmc_bios",
+            {"attributes": {name: other}, "reboot": "force"},
+            [(f"bios.{name}", have, other), ("restart", None, "force")],
+            [reset],
         )
 
     def media(self):
