@@ -146,7 +146,7 @@ STORAGE = {
     "controller": {"type": "str"},
     "consent": {"type": "list", "elements": "str"},
     "sanitization": {"type": "str", "choices": ["CryptographicErase", "BlockErase", "Overwrite"]},
-    "overwrite_passes": {"type": "int"},
+    "overwrite_passes": {"type": "int", "no_log": False},
     "apply_time": {"type": "str", "choices": ["Immediate", "OnReset"]},
 }
 

@@ -7,6 +7,7 @@ import http.server
 import json
 import threading
 
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import connect
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.endpoint import Endpoint
 
 
@@ -95,3 +96,11 @@ def serving(answers, **more):
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextlib.contextmanager
+def reached(served):
+    """(script, client): what `serving` gives, and a client that has logged in there."""
+    with served as (script, where):
+        with connect(where) as client:
+            yield script, client

@@ -11,7 +11,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.core import er
 from bmc_simulator import testing
 
 from .conftest import endpoint, writes
-from .scripted import serving
+from .scripted import reached, serving
 
 SERIAL = "SN-1"
 
@@ -161,7 +161,7 @@ def test_each_row(row, listed):
     replies = answers(**{f"{row['where']}_actions": shown}, power_state="Off")
     replies[f"POST {target}"] = (204, None)
     assert row["source"]
-    with serving(replies) as (script, where), connect(where) as client:
+    with reached(serving(replies)) as (script, client):
         way = cycle.choose(client, row["kind"])
         assert way.off_first is row.get("off_first", False) and not way.others
         assert cycle.fire(client, way) is None
@@ -177,12 +177,9 @@ def test_a_standard_action_without_a_list_is_not_tried():
 
 def test_a_chassis_that_the_system_does_not_name():
     aux = {"Oem": {"#NvidiaChassis.AuxPowerReset": {"target": "/c/1/Actions/Oem/x"}}}
-    with serving(answers(chassis_actions=aux, linked=False, held=())) as (unused, where), connect(where) as client:
+    with reached(serving(answers(chassis_actions=aux, linked=False, held=()))) as (unused, client):
         assert cycle.choose(client, "aux_cycle").target == "/c/1/Actions/Oem/x"
-    with (
-        serving(answers(chassis_actions=aux, linked=False, held=("/s/2",))) as (unused, where),
-        connect(where) as client,
-    ):
+    with reached(serving(answers(chassis_actions=aux, linked=False, held=("/s/2",)))) as (unused, client):
         with pytest.raises(errors.Unsupported):
             cycle.choose(client, "aux_cycle")  # another server's chassis
 
@@ -219,7 +216,7 @@ def test_an_action_in_the_vendors_part_of_the_resource(value):
     replies = answers()
     system = replies["GET /s/1"]
     system["Oem"] = {"Hpe": {"Actions": {"#HpeComputerSystemExt.SystemReset": action}}}
-    with serving(replies) as (unused, where), connect(where) as client:
+    with reached(serving(replies)) as (unused, client):
         way = cycle.choose(client, "aux_cycle")
         assert (way.target, way.reset_type, way.off_first) == (place, "AuxCycle", True)
         system["Oem"] = value
@@ -234,6 +231,6 @@ def test_odd_actions_are_no_traceback(value):
     replies = answers()
     replies["GET /c/1"]["Actions"] = value
     replies["GET /c/1"]["Links"] = value
-    with serving(replies) as (unused, where), connect(where) as client:
+    with reached(serving(replies)) as (unused, client):
         with pytest.raises(errors.Unsupported):
             cycle.choose(client, "ac_cycle")

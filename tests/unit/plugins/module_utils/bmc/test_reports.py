@@ -17,7 +17,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.wire impor
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.deadline import Deadline
 
-from .scripted import serving
+from .scripted import reached, serving
 
 pytestmark = pytest.mark.parametrize("carrier", [None, Wire], ids=["connector", "wire"])
 S = "/redfish/v1/Systems"
@@ -81,7 +81,7 @@ def test_a_log_in_that_is_redirected_keeps_its_body(carrier, status):
 def test_a_303_is_read_and_not_sent_again(carrier):
     """python-redfish-library#98: the answer to an action leads to its task, which is to be read."""
     replies = server(**{f"POST {RESET}": (303, None, {"Location": "/task/1"}), "GET /task/1": {"TaskState": "Running"}})
-    with serving(replies, transport=carrier) as (script, where), connect(where) as client:
+    with reached(serving(replies, transport=carrier)) as (script, client):
         assert client.post(RESET, {"ResetType": "On"}).body == {"TaskState": "Running"}
         assert script.count("POST") == 1
 
@@ -91,13 +91,13 @@ def test_a_redirect_to_another_address_stays_here(carrier):
     replies = server(
         **{f"GET {S}/1": (308, None, {"Location": f"https://192.0.2.77:1{S}/1/"}), f"GET {S}/1/": system()}
     )
-    with serving(replies, transport=carrier) as (unused, where), connect(where) as client:
+    with reached(serving(replies, transport=carrier)) as (unused, client):
         assert client.get(f"{S}/1")["Id"] == "1"
 
 
 def test_redirects_without_end(carrier):
     replies = server(**{f"GET {S}/1": (301, None, {"Location": f"{S}/1"})})
-    with serving(replies, transport=carrier) as (script, where), connect(where) as client:
+    with reached(serving(replies, transport=carrier)) as (script, client):
         with pytest.raises(HttpError, match="redirects without end"):
             client.get(f"{S}/1")
         assert script.count("GET", f"{S}/1") < 6
@@ -106,7 +106,7 @@ def test_redirects_without_end(carrier):
 def test_a_bmc_that_wants_to_compress(carrier):
     """sushy's note on accept-encoding: HPE registries answer 406 to "no compression"; everybody else must be asked for none, or ETags become weak."""
     replies = server(**{f"GET {S}/1": [(406, {}), system()]})
-    with serving(replies, transport=carrier) as (script, where), connect(where) as client:
+    with reached(serving(replies, transport=carrier)) as (script, client):
         client.get(f"{S}/1")
         asked = [headers.get("Accept-Encoding") for headers in script.headers]
         assert asked[0] == "identity" and asked[1] != "identity"
@@ -121,7 +121,7 @@ def test_a_second_system_that_fails_is_a_warning(carrier, order):
             f"GET {S}/HGX_Baseboard_0": said("Base.1.15.HMCCommunicationFailed", status=503),
         }
     )
-    with serving(replies, transport=carrier, timeout=30.0) as (unused, where), connect(where) as client:
+    with reached(serving(replies, transport=carrier, timeout=30.0)) as (unused, client):
         assert client.system()["Id"] == "1"
         assert any("HGX_Baseboard_0 could not be read" in text for text in client.warnings)
 
@@ -213,16 +213,13 @@ def test_pages_that_lead_in_a_circle(carrier):
             "GET /c?page=2": {"Members": [{"@odata.id": "/c/2", "Id": "2"}], "@odata.nextLink": "/c?page=2"},
         }
     )
-    with serving(replies, transport=carrier) as (script, where), connect(where) as client:
+    with reached(serving(replies, transport=carrier)) as (script, client):
         assert [item["Id"] for item in client.members("/c")] == ["1", "2"]
         assert script.count("GET", "/c?page=2") <= 2
 
 
 def test_a_lost_answer_to_an_action_is_one_post(carrier):
-    with (
-        serving(server(**{f"POST {RESET}": ("cut", None)}), transport=carrier) as (script, where),
-        connect(where) as client,
-    ):
+    with reached(serving(server(**{f"POST {RESET}": ("cut", None)}), transport=carrier)) as (script, client):
         with pytest.raises(errors.BaremetalError, match="may have been done"):
             client.post(RESET, {"ResetType": "Nmi"})
         assert script.count("POST", RESET) == 1
