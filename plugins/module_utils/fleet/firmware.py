@@ -19,7 +19,7 @@ from ..firmware.engine import Engine, Limits, consent_refused
 from ..firmware.images import Store
 from ..firmware.inband import WithInband
 from ..firmware.port import regressions
-from ..registry.firmware import IN_FLIGHT, STOPPED
+from ..registry.firmware import IN_FLIGHT, STOPPED, parking_reason
 
 RULE = "firmware-baseline-1"
 # States of a node in which nobody's work runs on it, so that it may be restarted.
@@ -241,7 +241,7 @@ class _Run:
         if read and not self.check:
             read = written(self.registry.claim_firmware_plan, self.node, self.actor, self.owner, self.options.retry)
         busy = bool(read) and any(step["state"] in IN_FLIGHT for step in read["steps"])
-        if read and read["state"] == "parked" and not self.options.retry:
+        if read and (read["state"] == "parked" or parking_reason(read["steps"])) and not self.options.retry:
             return self._parked(read), read, busy
         if busy:
             # What is in flight is brought to its end by the plan that sent it, whatever the baseline says by now.
@@ -266,7 +266,7 @@ class _Run:
             "an earlier firmware update of this node stopped and waits for a person",
             host=self.row["name"],
             thing=f"firmware plan {row['id']}",
-            seen=row["reason"],
+            seen=row["reason"] or parking_reason(row["steps"]),
             next_step=_next_of(row["steps"])
             or "remove the cause, then run again with retry (firmware_retry_failed=true in the playbook)",
             code="parked",

@@ -31,6 +31,8 @@ STEP_STATES = {
 PLAN_STATES = ("open", "parked", "done", "superseded")
 # steps that go on only when somebody has done something
 STOPPED = ("failed", "unknown", "awaiting_activation")
+# steps that make their plan a parked one: nothing of it goes on before a person says so
+PARKING = ("failed", "unknown")
 IN_FLIGHT = ("pushing", "writing", "staged", "activating", "awaiting_activation")
 SILENT_S = 3600.0
 
@@ -117,7 +119,8 @@ class Firmware:
     def claim_firmware_plan(self, node, actor, owner=None, retry=False):
         """Take up the node's open plan: its dict with a new `claim`. None where there is none; Conflict while its owner lives.
 
-        A parked plan is taken up only with `retry`: failed steps become planned again, unknown ones are looked at again (pushing).
+        A parked plan is taken up only with `retry`: failed steps become planned again, unknown ones are looked at again (pushing). A plan with such a step is
+        parked, also when its controller died before it wrote that down.
         """
         owner = owner or process.this_controller()
 
@@ -142,9 +145,14 @@ class Firmware:
                         next_step="wait for it to end",
                         code="plan_claimed",
                     )
-            if found["state"] == "parked" and not retry:
+            parked = found["state"] == "parked"
+            reason = None if parked else parking_reason(self._steps(connection, found["id"]))
+            if reason and not retry:
+                self._end(connection, now, found["id"], "parked", reason)
+                found = self._plan_row(connection, found["id"])
+            if (parked or reason) and not retry:
                 return self._plan_out(connection, found)
-            if found["state"] == "parked":
+            if parked or reason:
                 for old, new in (("failed", "planned"), ("unknown", "pushing")):
                     connection.execute(
                         t.firmware_steps.update()
@@ -156,7 +164,7 @@ class Firmware:
                 .where(t.firmware_plans.c.id == found["id"])
                 .values(claim=found["claim"] + 1, state="open", reason=None, changed=now, **_owner_columns(owner))
             )
-            if before != owner or found["state"] == "parked":
+            if before != owner or parked:
                 audit.append(connection, now, actor, row["serial"], "firmware_taken_up", {"plan": found["id"]})
             return self._plan_out(connection, self._plan_row(connection, found["id"]))
 
@@ -291,6 +299,15 @@ class Firmware:
         out["plan"], out["health"] = nodes.loads(row["plan"]), nodes.loads(row["health"])
         out["steps"] = self._steps(connection, row["id"])
         return out
+
+
+def parking_reason(steps):
+    """Why a plan with these steps waits for a person, or None."""
+    for step in steps:
+        if step["state"] in PARKING:
+            detail = step["detail"] or {}
+            return f"{step['component']} {step['from_version']} -> {step['to_version']}: {detail.get('reason') or step['state']}"
+    return None
 
 
 def _owner_columns(owner):

@@ -398,6 +398,25 @@ def test_killed_right_before_the_intent_and_right_after_it(site):
     assert [step["pushes"] for step in result["steps"] if step["component"] == "bmc"] == [2, 1]
 
 
+def test_killed_between_a_failed_step_and_the_end_of_its_plan(site):
+    """The step says that the image could not be written, the plan is still open: nothing is sent again before a person says so."""
+    site.lab.set_behaviour("gpu01", task_fails=True)
+    assert site.run()["state"] == "parked" and site.arrived == {"BMC": ["1.5"]}
+    plan = site.registry.firmware_plan("gpu01")
+    reason, me = plan["reason"], process.this_controller()
+    site.registry.end_firmware_plan(plan["id"], plan["claim"], "open", None)
+    with site.registry._db.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE firmware_plans SET owner_started = ?", (me.started + 1,))
+    for check in (True, False):
+        again = site.run(check=check)
+        assert again["failed"] and again["error"]["code"] == "parked" and not again["changed"], again
+        assert again["error"]["seen"] == reason
+    assert site.arrived == {"BMC": ["1.5"]}
+    assert site.registry.firmware_plan("gpu01")["state"] == "parked"
+    site.lab.set_behaviour("gpu01", task_fails=False)
+    assert site.run(retry=True)["state"] == "active" and site.running == WANTED
+
+
 def test_check_mode_shows_what_is_left_of_a_plan_that_a_dead_run_began(site):
     """With the versions as they are read, not as they were when the plan was made."""
     from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import planner
