@@ -799,6 +799,7 @@ class Node:
             await asyncio.sleep(self.behaviour.manager_reset_s)
             for identity in [identity for identity, task in self.tasks.items() if task.over]:
                 del self.tasks[identity]
+            self.drop_sessions()  # also of whoever logged in while it was going down
             self.away_until, self.bmc_restarted, self.bmc_started = 0.0, True, now_text()
             self.warm_at = time.monotonic() + self.behaviour.warmup_s
             await self.reachability()

@@ -301,7 +301,8 @@ def test_a_child_that_is_not_there_before_its_parent_was_read(carrier):
             "GET /fw/BMC": lambda body: (200, item) if known else (404, {}),
         }
     )
-    with serving(replies, transport=carrier) as (unused, where), update.RedfishUpdater(where) as updater:
-        assert updater.inventory()[0]["version"] == "1.0"
-        known.clear()  # the BMC was restarted
-        assert [row["version"] for row in updater.inventory(["BMC"])] == ["1.0"]
+    with serving(replies, transport=carrier) as (unused, where):
+        with update.RedfishUpdater(where) as updater:
+            assert updater.inventory()[0]["version"] == "1.0"
+            known.clear()  # the BMC was restarted
+            assert [row["version"] for row in updater.inventory(["BMC"])] == ["1.0"]
