@@ -189,15 +189,7 @@ def bios(
     if deadline_s is None:
         deadline_s = 120.0 if reboot == "none" else 1800.0
     check_seconds("timeout", deadline_s, endpoint.label)
-    if endpoint.protocol == "ipmi":
-        raise Unsupported(
-            "IPMI has no BIOS attributes",
-            host=endpoint.label,
-            thing="bmc_protocol",
-            wanted="redfish",
-            seen="ipmi",
-            next_step="use bmc_protocol: redfish for this task",
-        )
+    endpoint.require_redfish("IPMI has no BIOS attributes")
     deadline = Deadline(deadline_s, "the BIOS settings", host=endpoint.label)
     with connect(endpoint, deadline, fence) as client:
         client.login()

@@ -86,15 +86,9 @@ def boot_order(endpoint, order, deadline_s=120.0, check=False, fence=None, inter
         raise InvalidInput(
             "there is no order to set", host=endpoint.label, thing="order", wanted="boot options", seen=order
         )
-    if endpoint.protocol == "ipmi":
-        raise Unsupported(
-            "IPMI knows no boot order",
-            host=endpoint.label,
-            thing="bmc_protocol",
-            wanted="redfish",
-            seen="ipmi",
-            next_step="use bmc_protocol: redfish, or a persistent override (target with once: false)",
-        )
+    endpoint.require_redfish(
+        "IPMI knows no boot order", "use bmc_protocol: redfish, or a persistent override (target with once: false)"
+    )
     deadline = Deadline(deadline_s, "the boot order", host=endpoint.label)
     with connect(endpoint, deadline, fence) as client:
         client.login()

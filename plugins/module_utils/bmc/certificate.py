@@ -72,7 +72,7 @@ def certificate(endpoint, pem, private_key=None, deadline_s=300.0, check=False, 
     The result has `fingerprint`: what has to be pinned from now on.
     """
     check_seconds("timeout", deadline_s, endpoint.label)
-    _redfish_only(endpoint)
+    endpoint.require_redfish("IPMI has no certificates")
     wanted, text = read_certificate(pem, endpoint.label)
     key = read_key(private_key, endpoint.label)
     deadline = Deadline(deadline_s, "the certificate of the BMC", host=endpoint.label)
@@ -104,7 +104,7 @@ def signing_request(
 ):
     """Have the BMC make a key and a signing request; the result has `csr`. It always is a change: the BMC keeps one such key, the last."""
     check_seconds("timeout", deadline_s, endpoint.label)
-    _redfish_only(endpoint)
+    endpoint.require_redfish("IPMI has no certificates")
     missing = [option for name, option in SUBJECT.items() if not subject.get(option)]
     if missing:
         raise InvalidInput(
@@ -159,18 +159,6 @@ def signing_request(
             )
         result.more["csr"] = found
         return result
-
-
-def _redfish_only(endpoint):
-    if endpoint.protocol == "ipmi":
-        raise Unsupported(
-            "IPMI has no certificates",
-            host=endpoint.label,
-            thing="bmc_protocol",
-            wanted="redfish",
-            seen="ipmi",
-            next_step="use bmc_protocol: redfish for this task",
-        )
 
 
 def _trusting(endpoint, fingerprint):

@@ -82,10 +82,7 @@ def _action(client, body, name, types):
         action = place.get(f"#{name}")
         if not isinstance(action, dict) or not transform.text(action, "target"):
             continue
-        allowed = transform.strings(action.get("ResetType@Redfish.AllowableValues"))
-        if not allowed and action.get("@Redfish.ActionInfo"):
-            info = client.optional(str(action["@Redfish.ActionInfo"]), None)
-            allowed = transform.allowed_by_action_info(info, "ResetType")
+        allowed = client.allowed_values(action, "ResetType")
         # a standard action without a list is not tried: FullPowerCycle is rare
         target = transform.text(action, "target")
         fits = [word for word in types if word in allowed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, Unsupported
 from .tls import PROFILES, normal_fingerprint
 
 PROTOCOLS = ("redfish", "ipmi")
@@ -182,6 +182,13 @@ class Endpoint:
     def url(self):
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"{self.scheme}://{host}:{self.port}"
+
+    def require_redfish(self, reason, next_step="use bmc_protocol: redfish for this task"):
+        """Raise Unsupported over IPMI; `reason` says what IPMI lacks."""
+        if self.protocol == "ipmi":
+            raise Unsupported(
+                reason, host=self.label, thing="bmc_protocol", wanted="redfish", seen="ipmi", next_step=next_step
+            )
 
     def with_account(self, username, password):
         return replace(self, username=username, password=password)

@@ -26,15 +26,6 @@ def is_own_volume(volume, facts):
     return len(facts["drives"]) < 2 and (facts["raw"] or namespace) and facts["level"] in (None, "None")
 
 
-def offered_methods(client, action):
-    """What a Drive.SecureErase action says that it takes as SanitizationType; [] where it says nothing."""
-    allowed = transform.strings(action.get("SanitizationType@Redfish.AllowableValues"))
-    if not allowed and action.get("@Redfish.ActionInfo"):
-        info = client.optional(str(action["@Redfish.ActionInfo"]), None)
-        allowed = transform.allowed_by_action_info(info, "SanitizationType")
-    return allowed
-
-
 def label_of(drive):
     return transform.text(drive, "Id") or transform.text(drive, "@odata.id").rstrip("/").rsplit("/", 1)[-1]
 
@@ -79,15 +70,7 @@ def erase(
             wanted=f"one drive or more; {', '.join(METHODS)}",
             seen=f"{', '.join(map(str, drives or ())) or 'no drives'}; {method}",
         )
-    if endpoint.protocol == "ipmi":
-        raise Unsupported(
-            "IPMI knows no drives",
-            host=endpoint.label,
-            thing="bmc_protocol",
-            wanted="redfish",
-            seen="ipmi",
-            next_step="use bmc_protocol: redfish for this task",
-        )
+    endpoint.require_redfish("IPMI knows no drives")
     deadline = Deadline(deadline_s, f"the erasure of {len(drives)} drives", host=endpoint.label)
     with connect(endpoint, deadline, fence) as client:
         client.login()
@@ -166,7 +149,7 @@ def _action(client, drive, method):
             next_step="erase it in the operating system (nvme format, nvme sanitize, hdparm), or by the controller's own tool",
             code="erase_not_offered",
         )
-    offered = offered_methods(client, action)
+    offered = client.allowed_values(action, "SanitizationType")
     if method and offered and method not in offered:
         raise Unsupported(
             "the drive is not erased in this way",
@@ -284,20 +267,11 @@ def _await_begin(client, uri, deadline, interval):
 
 def _await_end(client, uri, drive, deadline, interval, thing):
     """The drive is there again, has the same serial number and does nothing any more."""
-
-    def read():
-        try:
-            return client.get(uri)
-        except HttpError as error:
-            if error.status == 404:
-                return None
-            raise
-
     busy = Deadline(deadline.remaining(), thing, host=client.endpoint.label)
     seen = read_until(
         client,
         busy,
-        read,
+        lambda: _if_there(client, uri),
         lambda body: body is not None and not operation_of(body),
         thing=thing,
         wanted="a drive that is there and does nothing",

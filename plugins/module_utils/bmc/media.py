@@ -144,15 +144,7 @@ def media(
             seen=image,
             next_step="put the image on a web server that the BMC's network can reach",
         )
-    if endpoint.protocol == "ipmi":
-        raise Unsupported(
-            "IPMI has no virtual media",
-            host=endpoint.label,
-            thing="bmc_protocol",
-            wanted="redfish",
-            seen="ipmi",
-            next_step="use bmc_protocol: redfish for this task",
-        )
+    endpoint.require_redfish("IPMI has no virtual media")
     deadline = Deadline(deadline_s, "virtual media", host=endpoint.label)
     with connect(endpoint, deadline, fence) as client:
         client.hide(password)

@@ -822,11 +822,16 @@ class RedfishClient:
             transform.text(action, "target")
             or transform.text(self.system(), "@odata.id").rstrip("/") + "/Actions/ComputerSystem.Reset"
         )
-        allowed = transform.strings(action.get("ResetType@Redfish.AllowableValues"))
+        return target, self.allowed_values(action, "ResetType", "the list of reset types") or None
+
+    def allowed_values(self, action, parameter, what=None):
+        """What an action says that it takes for a parameter, itself or in its ActionInfo; [] where it says nothing. `what`: see optional."""
+        allowed = transform.strings(action.get(f"{parameter}@Redfish.AllowableValues"))
         if not allowed and action.get("@Redfish.ActionInfo"):
-            info = self.optional(str(action["@Redfish.ActionInfo"]), "the list of reset types")
-            allowed = transform.allowed_by_action_info(info, "ResetType")
-        return target, allowed or None
+            allowed = transform.allowed_by_action_info(
+                self.optional(str(action["@Redfish.ActionInfo"]), what), parameter
+            )
+        return allowed
 
     def systems_seen(self):
         """The systems as they were read when the host's one was chosen."""

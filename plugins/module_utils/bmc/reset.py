@@ -86,10 +86,7 @@ def prepare(client, kind):
             seen="no such action",
             next_step="restart it by IPMI (bmc_protocol: ipmi), or take its power away",
         )
-    allowed = transform.strings(action.get("ResetType@Redfish.AllowableValues"))
-    if not allowed and action.get("@Redfish.ActionInfo"):
-        info = client.optional(str(action["@Redfish.ActionInfo"]), "the list of reset types")
-        allowed = transform.allowed_by_action_info(info, "ResetType")
+    allowed = client.allowed_values(action, "ResetType", "the list of reset types")
     name = next((item for item in RESET_TYPES[kind] if item in allowed), None) if allowed else RESET_TYPES[kind][0]
     if name is None:
         raise Unsupported(

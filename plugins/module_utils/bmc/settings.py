@@ -190,15 +190,7 @@ def settings(endpoint, options, deadline_s=120.0, check=False, fence=None, inter
     """Set what `options` (NAMES) says and leave the rest. The secure boot state is taken by the server's next start (`reboot_required`)."""
     check_seconds("timeout", deadline_s, endpoint.label)
     wanted = clean(options, endpoint.label)
-    if endpoint.protocol == "ipmi":
-        raise Unsupported(
-            "these settings need Redfish",
-            host=endpoint.label,
-            thing="bmc_protocol",
-            wanted="redfish",
-            seen="ipmi",
-            next_step="use bmc_protocol: redfish for this task",
-        )
+    endpoint.require_redfish("these settings need Redfish")
     deadline = Deadline(deadline_s, "the settings of the BMC", host=endpoint.label)
     with connect(endpoint, deadline, fence) as client:
         client.login()

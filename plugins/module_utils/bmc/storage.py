@@ -221,15 +221,7 @@ def storage(
             wanted="both",
             seen=f"{level}, {drives}",
         )
-    if endpoint.protocol == "ipmi":
-        raise Unsupported(
-            "IPMI knows no volumes",
-            host=endpoint.label,
-            thing="bmc_protocol",
-            wanted="redfish",
-            seen="ipmi",
-            next_step="use bmc_protocol: redfish for this task",
-        )
+    endpoint.require_redfish("IPMI knows no volumes")
     deadline = Deadline(deadline_s, f"volume {name}", host=endpoint.label)
     with connect(endpoint, deadline, fence) as client:
         client.login()
