@@ -16,30 +16,14 @@ description:
 extends_documentation_fragment:
   - aicluster.baremetal.registry
   - aicluster.baremetal.registry.attributes
+  - aicluster.baremetal.boot
+  - aicluster.baremetal.boot.limits
+  - aicluster.baremetal.boot.ssh
 options:
-  limits:
-    description:
-      - Seconds allowed for steps of the boot, by step, counted from the step before.
-      - Steps are C(power_on), C(dhcp), C(loader), C(kernel), C(ramdisk), C(disk_chosen), C(writing), C(written), C(seeded), C(boot_order), C(done),
-        C(disk_boot) and C(ssh); C(reserved) is the limit for the DHCP reservation.
-    type: dict
-    default: {}
-  private_key:
-    description: Private key for SSH. Default is the host variable C(ansible_ssh_private_key_file), else the caller's own keys.
-    type: path
-  port:
-    description: Port of SSH. Default is the host variable C(ansible_port), else 22.
-    type: int
   poll:
     description: Seconds between two tries.
     type: float
     default: 1.0
-  attempt:
-    description: Attempt. Default is the host variable C(aicluster_attempt).
-    type: int
-  fencing:
-    description: Fencing number. Default is the host variable C(aicluster_fencing).
-    type: int
 """
 
 EXAMPLES = r"""

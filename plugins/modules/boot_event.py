@@ -13,6 +13,7 @@ description:
 extends_documentation_fragment:
   - aicluster.baremetal.registry
   - aicluster.baremetal.registry.attributes
+  - aicluster.baremetal.boot
 options:
   step:
     description: The step.
@@ -22,12 +23,6 @@ options:
   detail:
     description: What was seen.
     type: raw
-  attempt:
-    description: Attempt. Default is the host variable C(aicluster_attempt).
-    type: int
-  fencing:
-    description: Fencing number. Default is the host variable C(aicluster_fencing).
-    type: int
 """
 
 EXAMPLES = r"""

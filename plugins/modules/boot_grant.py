@@ -16,6 +16,7 @@ description:
 extends_documentation_fragment:
   - aicluster.baremetal.registry
   - aicluster.baremetal.registry.attributes
+  - aicluster.baremetal.boot
 options:
   image:
     description: Name of the image.
@@ -93,12 +94,6 @@ options:
     description: Seconds until the grant expires.
     type: float
     default: 1800.0
-  attempt:
-    description: Attempt. Default is the host variable C(aicluster_attempt).
-    type: int
-  fencing:
-    description: Fencing number. Default is the host variable C(aicluster_fencing).
-    type: int
 """
 
 EXAMPLES = r"""

@@ -13,14 +13,8 @@ description:
 extends_documentation_fragment:
   - aicluster.baremetal.registry
   - aicluster.baremetal.registry.reads
+  - aicluster.baremetal.boot.limits
 options:
-  limits:
-    description:
-      - Seconds allowed for steps of the boot, by step, counted from the step before.
-      - Steps are C(power_on), C(dhcp), C(loader), C(kernel), C(ramdisk), C(disk_chosen), C(writing), C(written), C(seeded), C(boot_order), C(done),
-        C(disk_boot) and C(ssh); C(reserved) is the limit for the DHCP reservation.
-    type: dict
-    default: {}
   attempt:
     description: Attempt. Default is the host variable C(aicluster_attempt).
     type: int

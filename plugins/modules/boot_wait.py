@@ -14,29 +14,18 @@ description:
 extends_documentation_fragment:
   - aicluster.baremetal.registry
   - aicluster.baremetal.registry.reads
+  - aicluster.baremetal.boot
+  - aicluster.baremetal.boot.limits
 options:
   until:
     description: The step to wait for. V(reserved) waits for the boot service to keep the node's DHCP reservation.
     type: str
     choices: [reserved, power_on, dhcp, loader, kernel, ramdisk, disk_chosen, writing, written, seeded, boot_order, done, disk_boot, ssh]
     default: done
-  limits:
-    description:
-      - Seconds allowed for steps of the boot, by step, counted from the step before.
-      - Steps are C(power_on), C(dhcp), C(loader), C(kernel), C(ramdisk), C(disk_chosen), C(writing), C(written), C(seeded), C(boot_order), C(done),
-        C(disk_boot) and C(ssh); C(reserved) is the limit for the DHCP reservation.
-    type: dict
-    default: {}
   poll:
     description: Seconds between two looks at the registry.
     type: float
     default: 1.0
-  attempt:
-    description: Attempt. Default is the host variable C(aicluster_attempt).
-    type: int
-  fencing:
-    description: Fencing number. Default is the host variable C(aicluster_fencing).
-    type: int
 """
 
 EXAMPLES = r"""
