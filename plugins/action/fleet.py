@@ -19,7 +19,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.doors import f
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import sinks, summary, targets
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.breaker import Breaker
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.engine import Engine, Job, Watch
-from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.pace import Pacer
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.pace import IPMI_AT_ONCE, Pacer
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.progress import Alive
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import host_variables, places
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction, plain
@@ -28,8 +28,6 @@ from ansible_collections.aicluster.baremetal.plugins.plugin_utils.secret_store i
 HERE = ("localhost", "127.0.0.1", "::1")
 # The group that a host joins when its run of fleet left failed hosts behind; its variable of the same name holds them (playbooks/fleet_failures.yml).
 MARK = "aicluster_fleet"
-# Each IPMI session is a process of its own.
-IPMI_AT_ONCE = 32
 MOST_WARNINGS = 10
 MOST_REASONS = 3
 # Seconds between two signs of life of the hosts' attempts, and what one of them may cost.

@@ -6,7 +6,7 @@ import json
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..bmc import operations, update
+from ..bmc import cycle, operations, update
 from ..bmc.endpoint import Endpoint
 from ..bmc.wire import Wire
 from ..core.errors import BaremetalError, InvalidInput
@@ -46,6 +46,7 @@ INFO = {
 }
 # A BMC whose own power is taken away needs minutes to start, and then the server.
 CYCLE_SECONDS = 1200.0
+POWER_SECONDS = 300.0
 POWER = {
     "state": {
         "type": "str",
@@ -192,13 +193,17 @@ def _firmware_info(endpoint, params, check, fence):
     return {"changed": False, "source": "redfish", "bmc_warnings": found.pop("warnings"), **found}
 
 
+def power_seconds(state):
+    """Seconds for one change of power where the task says nothing."""
+    return CYCLE_SECONDS if state in cycle.KINDS else POWER_SECONDS
+
+
 def _power(endpoint, params, check, fence):
     fallback = None if params["fallback"] == "none" else params["fallback"]
-    usual = CYCLE_SECONDS if params["state"] in ("ac_cycle", "aux_cycle") else 300.0
     return operations.power(
         endpoint,
         params["state"],
-        _limit(params, usual),
+        _limit(params, power_seconds(params["state"])),
         fallback,
         params["graceful_timeout"],
         check,

@@ -80,7 +80,7 @@ OPERATIONS = {
     "health": (None, 60.0),
     "info": ("bmc_info", 120.0),
     "log": ("bmc_log", 120.0),
-    "power": ("bmc_power", 300.0),
+    "power": ("bmc_power", bmc.POWER_SECONDS),
     "reset": ("bmc_reset", 600.0),
     "sensors": (None, 120.0),
     "settings": ("bmc_settings", 120.0),
@@ -92,8 +92,8 @@ SECRETS = ("bmc_password", "password", "image_password")
 
 def usual_seconds(operation, options=None):
     """Seconds for one BMC where the task says nothing; a BMC whose own power is taken away needs its start on top."""
-    if operation == "power" and (options or {}).get("state") in ("ac_cycle", "aux_cycle"):
-        return bmc.CYCLE_SECONDS
+    if operation == "power":
+        return bmc.power_seconds((options or {}).get("state"))
     return OPERATIONS[operation][1]
 
 

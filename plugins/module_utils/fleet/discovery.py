@@ -10,11 +10,9 @@ import functools
 from ..bmc import discover
 from ..bmc.wire import Wire
 from .engine import GRACE_S, Engine, Job, Watch
-from .pace import Pacer
+from .pace import IPMI_AT_ONCE, Pacer
 from .progress import Progress
 
-# Each IPMI session is a process of its own.
-IPMI_AT_ONCE = 32
 # Seconds for one BMC: for each credential that is tried, and on top of them.
 TRY_S = 120.0
 MORE_S = 180.0

@@ -19,7 +19,8 @@ from ..firmware.engine import Engine, Limits, consent_refused
 from ..firmware.images import Store
 from ..firmware.inband import WithInband
 from ..firmware.port import regressions
-from ..registry.firmware import IN_FLIGHT, STOPPED, parking_reason
+from ..registry.firmware import IN_FLIGHT, STOPPED, next_step_of, parking_reason
+from .targets import named
 
 RULE = "firmware-baseline-1"
 # States of a node in which nobody's work runs on it, so that it may be restarted.
@@ -35,7 +36,6 @@ QUIET_STATES = (
 )
 # Where a person gives consent, in the words of the module and of the playbook.
 CONSENT_BY = "option consent, or firmware_baseline_consent in the playbook"
-MOST_NAMED = 20
 # Codes after which the plan stays as it is: not the node's fault and not the plan's, the next run goes on.
 GO_ON_CODES = ("bmc_lost", "bmc_busy", "awaiting_activation")
 
@@ -267,7 +267,7 @@ class _Run:
             host=self.row["name"],
             thing=f"firmware plan {row['id']}",
             seen=row["reason"] or parking_reason(row["steps"]),
-            next_step=_next_of(row["steps"])
+            next_step=next_step_of(row["steps"])
             or "remove the cause, then run again with retry (firmware_retry_failed=true in the playbook)",
             code="parked",
         )
@@ -523,12 +523,6 @@ class _Run:
         written(self.registry.record_evidence, self.node, self.attempt[0], [item], self.actor)
 
 
-def _next_of(records):
-    """What a person is to do, of the step that stopped; None where no step did."""
-    details = [record.get("detail") or {} for record in records if record["state"] in STOPPED]
-    return next((detail["next_step"] for detail in details if detail.get("next_step")), None)
-
-
 def _steps(plan, records):
     """The steps of a plan with what became of them, for people and for programs."""
     by_number = {record["number"]: record for record in records}
@@ -641,14 +635,13 @@ def consent_incomplete(missing, given=()):
     """The Refused for a rollout in which nobody consented for some nodes. `missing`: {node: (serial, components)}; `given`: the serials with consent."""
     nodes = list(missing)
     serials = [serial for serial, _components in missing.values()]
-    more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
     components = sorted({name for _serial, names in missing.values() for name in names})
     return Refused(
         f"consent is missing for {len(nodes)} of the nodes, so nothing was sent to any node: a failed flash of "
         f"{', '.join(components)} may need hands on the server",
-        host=", ".join(nodes[:MOST_NAMED]) + more,
+        host=named(nodes),
         thing="consent",
-        wanted=f"the serial numbers of these servers in consent ({CONSENT_BY}): {', '.join(serials[:MOST_NAMED])}{more}",
+        wanted=f"the serial numbers of these servers in consent ({CONSENT_BY}): {named(serials)}",
         seen=f"consent for {len(given)} serial numbers" if given else "no consent",
         next_step="look at the plans (--check --diff), check that these are the servers that you mean, and run again with "
         "their serial numbers; or without these nodes (-l), or without these components",

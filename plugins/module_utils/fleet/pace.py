@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
+# Members under way that talk IPMI: each IPMI session is a process of its own.
+IPMI_AT_ONCE = 32
+
 
 class Pacer:
     """At most `batch` writes to the members of one group within any `pause` seconds, and at most `batch` members under way that may still write.

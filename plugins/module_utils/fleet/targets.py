@@ -141,15 +141,13 @@ def shared(hosts, keys, others=()):
 
     `others`: {host: values} that are only compared with, with their keys in `keys` too.
     """
-    together = {}
+    hosts, together = {**dict(others), **hosts}, {}
     for host, key in keys.items():
         together.setdefault(key, []).append(host)
     found = {}
     for key, names in together.items():
         if len(names) < 2:
             continue
-        if others:
-            hosts = {**others, **hosts}
         systems = [hosts[name].get("system_id") for name in names]
         if all(systems) and len(set(systems)) == len(systems):
             continue

@@ -310,5 +310,11 @@ def parking_reason(steps):
     return None
 
 
+def next_step_of(steps):
+    """What a person is to do, of the first step that stopped and says it; None where none does."""
+    details = [step["detail"] or {} for step in steps if step["state"] in STOPPED]
+    return next((detail["next_step"] for detail in details if detail.get("next_step")), None)
+
+
 def _owner_columns(owner):
     return {f"owner_{key}": value for key, value in owner.as_dict().items()}

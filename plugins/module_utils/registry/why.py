@@ -8,7 +8,7 @@ from . import audit, nodes, transitions
 from . import tables as t
 from .attempts import alive, owner_of
 from .engine import seconds_between
-from .firmware import STOPPED
+from .firmware import STOPPED, Firmware, next_step_of
 
 try:
     import sqlalchemy as sa
@@ -18,9 +18,9 @@ except ImportError:  # reported by open_registry
 
 # The check by which discovery tells whether the BMC lets it in: of use in every state, because every stage up to the first boot needs the BMC.
 ACCESS_CHECK = "bmc_access"
-# States whose next stage cannot even begin without the BMC: there a lost BMC is what keeps the node out, before the state itself.
 # States in which somebody may have begun an update by hand (bmc_firmware); the reason why it stopped is shown beside the state.
 PARKED_BESIDE = ("registered", "manageable", "available", "servicing")
+# States whose next stage cannot even begin without the BMC: there a lost BMC is what keeps the node out, before the state itself.
 NEEDS_BMC = ("registered", "verifying", "manageable", "inspecting", "updating", "available")
 
 
@@ -102,9 +102,8 @@ class Why:
             if state in NEEDS_BMC:
                 self._add_evidence(connection, add, row["serial"], ACCESS_CHECK)
             if last is not None and last["ended"] is None and last["id"] == row["attempt"]:
-                if (
-                    last["stage"] == "firmware"
-                ):  # what it waits for is more to the point than that its controller is gone
+                # what it waits for is more to the point than that its controller is gone
+                if last["stage"] == "firmware":
                     self._add_firmware(connection, add, row)
                 self._add_under_way(add, row, last, now)
             elif state != transitions.IN_SERVICE:
@@ -164,9 +163,7 @@ class Why:
         plan = connection.execute(statement).mappings().one_or_none()
         if plan is None:
             return
-        steps = t.firmware_steps.c
-        statement = sa.select(t.firmware_steps).where(steps.plan == plan["id"]).order_by(steps.number)
-        records = list(connection.execute(statement).mappings())
+        records = Firmware._steps(connection, plan["id"])
         stopped = [step for step in records if step["state"] in STOPPED]
         done = sum(step["state"] == "active" for step in records)
         parked = plan["state"] == "parked"
@@ -175,15 +172,11 @@ class Why:
             "firmware_parked" if parked else "firmware_waits",
             f"Firmware plan {plan['id']} (baseline {plan['baseline']}) stopped after {done} of {len(records)} images{where}: {plan['reason']}.",
             plan["changed"],
-            next(
-                (
-                    found["next_step"]
-                    for found in (nodes.loads(step["detail"]) or {} for step in stopped)
-                    if found.get("next_step")
-                ),
+            next_step_of(records)
+            or (
                 "remove the cause, then run the firmware playbook with firmware_retry_failed=true"
                 if parked
-                else "run the firmware playbook again: it goes on where it stopped",
+                else "run the firmware playbook again: it goes on where it stopped"
             ),
         )
 
