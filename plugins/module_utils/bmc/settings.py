@@ -215,12 +215,12 @@ def settings(endpoint, options, deadline_s=120.0, check=False, fence=None, inter
 
 def read_settings(client):
     """{name: value} of all that `settings` can set, as this BMC has it; None for what it does not show."""
-    found = {}
+    found, known = {}, {}
     for name in NAMES:
         # any value will do: it only says which resources are to be read
         wanted = {**dict.fromkeys(NAMES), name: [{}] if name == "event_destinations" else True}
         try:
-            value = _Places(client, wanted).facts().get(name)
+            value = _Places(client, wanted, known).facts().get(name)
         except Unsupported:
             value = None
         if name == "event_destinations" and value is not None:
@@ -252,10 +252,13 @@ def _after(have, wanted, asked):
 
 
 class _Places:
-    """The resources that hold these settings; only those that are asked for are read."""
+    """The resources that hold these settings; only those that are asked for are read.
 
-    def __init__(self, client, wanted):
-        self.client, self.wanted = client, wanted
+    `known`: resources that were read already, for a caller that has nothing written between; without it each look reads them anew.
+    """
+
+    def __init__(self, client, wanted, known=None):
+        self.client, self.wanted, self._known = client, wanted, known
         self.network = self.nic = self.secure = self.clock = None
         self.network_uri = self.nic_uri = self.secure_uri = self.clock_uri = None
         self.bmc_reset_required = False
@@ -269,6 +272,13 @@ class _Places:
                     raise  # the name is in NetworkProtocol too
         if wanted["secure_boot"] is not None:
             self.secure_uri = self._link(client.system(), "SecureBoot", needed=True)
+
+    def _get(self, uri):
+        if self._known is None:
+            return self.client.get(uri)
+        if uri not in self._known:
+            self._known[uri] = self.client.get(uri)
+        return self._known[uri]
 
     def _link(self, owner, name, needed):
         uri = transform.link(owner, name)
@@ -328,12 +338,12 @@ class _Places:
         """{name: value} of what was asked for."""
         client, wanted, found = self.client, self.wanted, {"event_destinations": []}
         if self.network_uri:
-            self.network = client.get(self.network_uri)
+            self.network = self._get(self.network_uri)
             ntp = transform.dig(self.network, "NTP")
             if not isinstance(ntp, dict) and wanted["ntp_servers"] is not None:
                 self.clock_uri = self._clock_link()
             if self.clock_uri:
-                self.clock = client.get(self.clock_uri)
+                self.clock = self._get(self.clock_uri)
             found["ntp_servers"] = real_items(
                 self.clock.get("StaticNTPServers") if self.clock else transform.dig(ntp, "NTPServers")
             )
@@ -341,12 +351,12 @@ class _Places:
             found["ipmi_over_lan"] = transform.dig(self.network, "IPMI", "ProtocolEnabled")
             found["hostname"] = transform.text(self.network, "HostName") or None
         if self.nic_uri:
-            self.nic = client.get(self.nic_uri)
+            self.nic = self._get(self.nic_uri)
             found["dns_servers"] = real_items(self.nic.get(self._dns_key()))
             if transform.text(self.nic, "HostName"):
                 found["hostname"] = transform.text(self.nic, "HostName")
         if self.secure_uri:
-            self.secure = client.get(self.secure_uri)
+            self.secure = self._get(self.secure_uri)
             later = transform.link(self.secure, "@Redfish.Settings", "SettingsObject")
             place = client.optional(later, None) if later else None
             found["secure_boot"] = transform.dig(

@@ -286,7 +286,8 @@ def test_settings_that_a_bmc_does_not_show_are_null():
         "GET /m": {"@odata.id": "/m", "NetworkProtocol": {"@odata.id": "/n"}},
         "GET /n": {"HostName": "bmc1", "NTP": None, "IPMI": {"ProtocolEnabled": False}},
     }
-    with serving(replies) as (unused, where):
+    with serving(replies) as (script, where):
         found = operations.info(where, ["settings"])["settings"]
+    assert script.count("GET", "/n") == 1  # three settings are in it
     assert found["hostname"] == "bmc1" and found["ipmi_over_lan"] is False
     assert {found[name] for name in ("ntp_servers", "ntp_enabled", "dns_servers", "secure_boot")} == {None}
