@@ -1,30 +1,29 @@
-# What the modules that work on all hosts of the batch in one process share: how many at once, who goes first, when to stop. One text, each module's defaults.
+# What the modules that work on all hosts of the batch in one process share: how many at once, who goes first, when to stop. The defaults stand in the modules.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-TEXT = r"""
+
+class ModuleDocFragment:
+    DOCUMENTATION = r"""
 options:
   concurrency:
     description:
       - How many hosts are worked on at the same time altogether.
     type: int
-    default: {concurrency}
   canary:
     description:
       - So many hosts go first and are brought to their end. The others follow only when no more than O(max_fail_percentage) of these have failed.
         V(0) for none.
     type: int
-    default: {canary}
   max_fail_percentage:
     description:
       - Stop when more than this share of the hosts has failed. What is under way goes on, and hosts whose turn had not come count as not tried.
-      - {without_limit}
-    type: float{max_fail_percentage}
+      - V(0) ends it at the first failure. Without a value it goes on, however many fail.
+    type: float
   progress:
     description:
       - Seconds between the lines that say how far it is and how long the rest will take. V(0) for none.
     type: float
-    default: {progress}
 attributes:
   action:
     description: Runs as an action plugin in the controller. The connection to the host is never opened.
@@ -45,23 +44,3 @@ notes:
   - Make it the last task of its play and import the playbook C(aicluster.baremetal.fleet_failures) next, which fails exactly the hosts that failed here.
   - Strategy C(free) does not know tasks of this kind.
 """
-
-
-class ModuleDocFragment:
-    # Of fleet: thousands of short operations.
-    DOCUMENTATION = TEXT.format(
-        concurrency=200,
-        canary=0,
-        without_limit="By default the run goes on, however many fail.",
-        max_fail_percentage="",
-        progress="10.0",
-    )
-
-    # Of firmware_rollout: few long ones, each of which may brick a server.
-    ROLLOUT = TEXT.format(
-        concurrency=16,
-        canary=1,
-        without_limit="By default the first failure ends the rollout.",
-        max_fail_percentage="\n    default: 0.0",
-        progress="30.0",
-    )

@@ -20,9 +20,17 @@ description:
     which a missing consent is.
 extends_documentation_fragment:
   - aicluster.baremetal.firmware
-  - aicluster.baremetal.fleet.rollout
+  - aicluster.baremetal.fleet
   - aicluster.baremetal.registry
 options:
+  concurrency:
+    default: 16
+  canary:
+    default: 1
+  max_fail_percentage:
+    default: 0.0
+  progress:
+    default: 30.0
   names:
     description:
       - Names of the hosts. Default is all hosts of the batch.

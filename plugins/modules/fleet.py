@@ -23,6 +23,12 @@ extends_documentation_fragment:
   - aicluster.baremetal.fleet
   - aicluster.baremetal.registry
 options:
+  concurrency:
+    default: 200
+  canary:
+    default: 0
+  progress:
+    default: 10.0
   operation:
     description:
       - What to do. The name of a C(bmc_*) module without C(bmc_), or one of the following that only this module has.

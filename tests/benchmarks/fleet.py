@@ -7,8 +7,9 @@
 
 Every figure is the wall time of a whole ansible-playbook run. Cost per BMC of a per-host module: (run over H hosts - run of an empty play over them) / H.
 Cost of fleet: the slope of the whole run between H and M hosts, because it costs nearly nothing until there are many; so it bears what an inventory of more
-hosts costs Ansible, which the others are not charged with. That share is printed apart. Memory: the proportional set size (PSS) of all processes of the run
-together, its highest value.
+hosts costs Ansible, which the others are not charged with. That share is printed apart. The runs of the others last long enough to even out what else the
+machine does; the short ones of fleet and the empty play are made ROUNDS times, before, between and after the others, and the median slope counts.
+Memory: the proportional set size (PSS) of all processes of the run together, its highest value.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -37,6 +39,7 @@ FORKS = 20
 # The release of the ansible package whose community.general is measured (11.4.x).
 RIVAL = "ansible==12.3.0"
 SAMPLE_S = 0.5
+ROUNDS = 3
 
 FLEET = {
     "name": "All at once",
@@ -234,31 +237,41 @@ def say(name, run):
 def compare(bench, hosts, more_hosts, rival=True, fleet=None):
     """The three ways beside each other. Costs in ms for each BMC."""
     fleet = FLEET if fleet is None else fleet
-    found = {}
+    found, rounds = {}, []
 
     def run(name, *arguments, **options):
         found[name] = say(name, bench.play(*arguments, **options))
+        return found[name]["wall"]
 
-    run("start", hosts, NOTHING)
-    run("start of more", more_hosts, NOTHING)
-    run("fleet", hosts, fleet, SAY)
-    run("fleet, more", more_hosts, fleet, SAY)
-    run("bmc_power", hosts, PER_HOST)
-    if rival:
-        run("community.general", hosts, rival_task(bench.lab.bmcs[0]), more=[fetch_rival()])
-    costs = {"fleet": 1000 * (found["fleet, more"]["wall"] - found["fleet"]["wall"]) / (more_hosts - hosts)}
-    costs.update(
-        {
-            name: 1000 * (found[name]["wall"] - found["start"]["wall"]) / hosts
-            for name in ("bmc_power", "community.general")
-            if name in found
+    def short_runs():
+        step = {
+            name: run(f"{name}, more", more_hosts, task) - run(name, hosts, task)
+            for name, task in (("start", NOTHING), ("fleet", fleet))
         }
-    )
-    start = 1000 * (found["start of more"]["wall"] - found["start"]["wall"]) / (more_hosts - hosts)
+        rounds.append({name: 1000 * seconds / (more_hosts - hosts) for name, seconds in step.items()})
+        rounds[-1]["start of few"] = found["start"]["wall"]
+
+    def median(name):
+        return statistics.median(each[name] for each in rounds)
+
+    others = {"bmc_power": ((hosts, PER_HOST), {})}
+    if rival:
+        others["community.general"] = ((hosts, rival_task(bench.lab.bmcs[0])), {"more": [fetch_rival()]})
+    walls = {}
+    short_runs()
+    for name, (arguments, options) in others.items():
+        walls[name] = run(name, *arguments, **options)
+        short_runs()
+    while len(rounds) < ROUNDS:
+        short_runs()
+    start = median("start of few")
+    costs = {"fleet": median("fleet"), **{name: 1000 * (wall - start) / hosts for name, wall in walls.items()}}
     return {
         "runs": found,
         "ms": {name: round(value, 2) for name, value in costs.items()},
-        "start_ms": round(start, 2),
+        "fleet_ms": [round(each["fleet"], 2) for each in rounds],
+        "start_s": round(start, 2),
+        "start_ms": round(median("start"), 2),
     }
 
 

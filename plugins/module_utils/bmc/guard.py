@@ -5,7 +5,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import os
@@ -165,22 +164,40 @@ class InFlight:
     def __init__(self, most=MOST_IN_FLIGHT):
         self._most, self._counts, self._changed = most, {}, threading.Condition()
 
-    @contextlib.contextmanager
     def one(self, endpoint, limit):
-        """One request; TransportError where its turn does not come within `limit` seconds."""
-        key = (endpoint.address, endpoint.port)
+        """A context for one request; entering it raises TransportError where its turn does not come within `limit` seconds."""
+        return _Turn(self, (endpoint.address, endpoint.port), limit)
+
+    def take(self, key, limit):
+        counts = self._counts
         with self._changed:
-            if not self._changed.wait_for(lambda: self._counts.get(key, 0) < self._most, limit):
+            if counts.get(key, 0) >= self._most and not self._changed.wait_for(
+                lambda: counts.get(key, 0) < self._most, limit
+            ):
                 raise TransportError(f"{self._most} other requests of this run kept the BMC busy", False, "busy_here")
-            self._counts[key] = self._counts.get(key, 0) + 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._counts[key] -= 1
-                if not self._counts[key]:
-                    del self._counts[key]
-                self._changed.notify_all()
+            counts[key] = counts.get(key, 0) + 1
+
+    def give_back(self, key):
+        with self._changed:
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+            self._changed.notify_all()
+
+
+class _Turn:
+    """One request's place among those in flight (a class, because a generator costs three times as much and there are thousands)."""
+
+    __slots__ = ("_all", "_key", "_limit")
+
+    def __init__(self, of_all, key, limit):
+        self._all, self._key, self._limit = of_all, key, limit
+
+    def __enter__(self):
+        self._all.take(self._key, self._limit)
+
+    def __exit__(self, *_unused):
+        self._all.give_back(self._key)
 
 
 IN_FLIGHT = InFlight()

@@ -24,6 +24,7 @@ MOST_HEADERS = 200
 # A connection that breaks after less than this was not closed for idleness.
 IDLE_S = 2.0
 _IPV4 = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
+_USUAL_TARGET = re.compile(r"[\x21-\x7e]+")
 USUAL_HEADERS = {
     "User-Agent": "aicluster.baremetal",
     "Accept": "application/json",
@@ -33,11 +34,7 @@ USUAL_HEADERS = {
 
 
 class Headers(dict):
-    """Header fields of an answer; case does not matter, equal fields are joined by a comma."""
-
-    def add(self, name, value):
-        name = name.lower()
-        super().__setitem__(name, f"{super().__getitem__(name)}, {value}" if super().__contains__(name) else value)
+    """Header fields of an answer, made of lower-case names; case does not matter in what is asked for."""
 
     def get(self, name, default=None):
         return super().get(name.lower(), default)
@@ -83,14 +80,15 @@ def read_reply(stream, method):
         status = int(rest[:3])
         if status >= 200:
             break
-    headers = _headers(lines)
-    connection = (headers.get("Connection") or "").lower()
+    fields = _fields(lines)
+    headers = Headers(fields)
+    connection = fields.get("connection", "").lower()
     last = "close" in connection or (version == "HTTP/1.0" and "keep-alive" not in connection)
     if method == "HEAD" or status in (204, 304):
         return Reply(status, headers, b"", last)
-    if "chunked" in (headers.get("Transfer-Encoding") or "").lower():
+    if "chunked" in fields.get("transfer-encoding", "").lower():
         return Reply(status, headers, _read_chunks(stream), last)
-    length = headers.get("Content-Length")
+    length = fields.get("content-length")
     if length is None:
         body = stream.read(MOST_BYTES + 1)
         if len(body) > MOST_BYTES:
@@ -124,20 +122,21 @@ def _read_head(stream):
     raise Broken("the answer has no end of header fields")
 
 
-def _headers(lines):
-    """The header fields of the lines after the first."""
-    headers, name = Headers(), None
+def _fields(lines):
+    """{lower-case name: value} of the header fields in the lines after the first; equal fields are joined by a comma."""
+    fields, name = {}, None
     if len(lines) > MOST_HEADERS:
         raise Broken("the answer has no end of header fields")
     for text in lines[1:]:
         if text[:1] in (" ", "\t") and name:
-            headers[name] += " " + text.strip()  # folded, which old firmware still does
+            fields[name] += " " + text.strip()  # folded, which old firmware still does
             continue
         name, colon, value = text.partition(":")
         name = name.strip().lower()
         if colon:
-            headers.add(name, value.strip())
-    return headers
+            value = value.strip()
+            fields[name] = f"{fields[name]}, {value}" if name in fields else value
+    return fields
 
 
 def _read_exactly(stream, length):
@@ -233,7 +232,7 @@ class Wire:
         if raw is None:
             raw = self._socket = self._connect(connect_s, read_s)
             self._stream = raw.makefile("rb")
-        else:
+        elif raw.gettimeout() != read_s:  # a system call each time, and all other threads wait for none of them
             raw.settimeout(read_s)
         if content is not None or method in ("POST", "PATCH", "PUT"):
             headers["Content-Length"] = str(len(content or b""))
@@ -355,18 +354,19 @@ def _broken(error):
 
 def _safe(target):
     """The target without what must not be in a request line (links with blanks exist)."""
-    return target if re.fullmatch(r"[\x21-\x7e]+", target) else quote(target, safe="!#$%&'()*+,/:;=?@[]~")
+    return target if _USUAL_TARGET.fullmatch(target) else quote(target, safe="!#$%&'()*+,/:;=?@[]~")
 
 
 def _safe_value(value):
     """A header value that cannot become two lines."""
-    return re.sub(r"[\r\n]+", " ", str(value))
+    text = str(value)
+    return re.sub(r"[\r\n]+", " ", text) if "\r" in text or "\n" in text else text
 
 
 def _plain(body, headers):
     """The body as it was before a compression that we had to allow (HTTP 406 without it)."""
-    coding = (headers.get("Content-Encoding") or "").lower()
-    if coding in ("gzip", "x-gzip", "deflate") and body:
+    coding = headers.get("content-encoding")
+    if coding and coding.lower() in ("gzip", "x-gzip", "deflate") and body:
         try:
             return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, MOST_BYTES)
         except zlib.error as error:

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import functools
 import re
 
 HIDDEN = "********"
@@ -10,6 +11,12 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 _URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+@", re.IGNORECASE)
+
+
+@functools.lru_cache(maxsize=4096)
+def _names_a_secret(key):
+    # The keys of a thousand BMCs' results are the same few.
+    return bool(_SECRET_KEY.search(key))
 
 
 class Redactor:
@@ -24,7 +31,7 @@ class Redactor:
     def text(self, value):
         for secret in self._secrets:
             value = value.replace(secret, HIDDEN)
-        return _URL_PASSWORD.sub(r"\g<head>" + HIDDEN + "@", value)
+        return _URL_PASSWORD.sub(r"\g<head>" + HIDDEN + "@", value) if "://" in value else value
 
     def __call__(self, value):
         if isinstance(value, str):
@@ -32,7 +39,7 @@ class Redactor:
         if isinstance(value, dict):
             return {
                 key: HIDDEN
-                if isinstance(key, str) and _SECRET_KEY.search(key) and isinstance(item, (str, bytes)) and item
+                if isinstance(item, (str, bytes)) and item and isinstance(key, str) and _names_a_secret(key)
                 else self(item)
                 for key, item in value.items()
             }
