@@ -8,7 +8,7 @@ class ModuleDocFragment:
 options:
   concurrency:
     description:
-      - How many hosts are worked on at the same time altogether.
+      - How many hosts are worked on at the same time altogether. More than 16 are only as long as this process leaves a core idle, which is soon known.
     type: int
   canary:
     description:

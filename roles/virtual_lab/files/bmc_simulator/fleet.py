@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import gc
 import ipaddress
 import json
@@ -85,6 +86,12 @@ GROUP_KEYS = {
 FLEET_KEYS = {"name", "dir", "run_dir", "seed", "groups", "faults", "accounts", "session_limit", "cpu"}
 
 
+@functools.lru_cache(maxsize=4096)
+def _uuid_of(serial: str) -> str:
+    # Remembered: a BMC shows it in several resources that are asked for together.
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"aicluster-fleet:{serial}"))
+
+
 class NodeConfig(dict):
     """What lab.json says of a node, worked out from its group and number when a key is asked for."""
 
@@ -110,7 +117,7 @@ class NodeConfig(dict):
         return f"SIM-{self.group.prefix}-{self.number:05d}".upper()
 
     def _uuid(self) -> str:
-        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"aicluster-fleet:{self._serial()}"))
+        return _uuid_of(self._serial())
 
     def _rack(self) -> str:
         return f"r{(self.number - 1) // self.group.rack_size + 1:03d}"

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import Refused
+from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet import engine as engine_module
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.breaker import Breaker
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.engine import Engine, Job, Watch
 from ansible_collections.aicluster.baremetal.plugins.module_utils.fleet.pace import Pacer
@@ -45,6 +46,20 @@ def test_all_run_and_never_more_at_once_than_allowed():
 
     results, _engine = run([Job(str(number)) for number in range(60)], call, concurrency=7)
     assert len(results) == 60 and most[0] == 7
+
+
+def test_where_all_wait_as_many_as_allowed_are_soon_at_it_at_once():
+    """Begins with some, and adds more while this process has nothing to do but to wait."""
+    begun = time.monotonic()
+    _results, engine = run([Job(str(n)) for n in range(96)], lambda *_unused: time.sleep(1.0) or GOOD, concurrency=48)
+    assert engine.most_running == 48
+    assert time.monotonic() - begun < 3.0, "the last of 96 jobs of 1 s, 48 at once, began much later than after 1 s"
+
+
+def test_where_the_process_is_busy_no_more_are_added(monkeypatch):
+    monkeypatch.setattr(engine_module, "BUSY", 0.0)  # whatever it does is too much
+    _results, engine = run([Job(str(n)) for n in range(60)], lambda *_unused: time.sleep(0.15) or GOOD, concurrency=48)
+    assert engine.most_running == engine_module.FIRST
 
 
 def test_an_error_and_a_surprise_are_results_of_their_host():
