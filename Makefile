@@ -31,4 +31,5 @@ test: ## all checks: lint, package, unit, integration, sanity, other ansible-cor
 	@tests/run $(SUITES)
 
 acceptance: ## the acceptance points of TOPIC=main_job, each also sabotaged (root, long)
+	@.ci/packages lab test && { .ci/packages acceptance || echo "acceptance: without a browser, what needs one says could_not_test"; }
 	@.ci/venv && .venv/bin/python tests/acceptance/run --topic $(or $(TOPIC),main_job) $(if $(POINTS),--points $(POINTS))
