@@ -232,7 +232,7 @@ class Wire:
         if raw is None:
             raw = self._socket = self._connect(connect_s, read_s)
             self._stream = raw.makefile("rb")
-        elif raw.gettimeout() != read_s:  # a system call each time, and all other threads wait for none of them
+        elif raw.gettimeout() != read_s:  # each call hands over to another thread
             raw.settimeout(read_s)
         if content is not None or method in ("POST", "PATCH", "PUT"):
             headers["Content-Length"] = str(len(content or b""))
