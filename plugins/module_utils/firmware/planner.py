@@ -414,6 +414,9 @@ def _rounds(platform, goals, versions, found):
         best, path = _search(goals, versions, subsets=False)
         if path is None:
             best, path = _search(goals, versions, subsets=True)
+        elif _resets(path) > _at_least(goals):
+            # To hold an image back can save a reset: of two that need an AC cycle, each drives one that carries a step of somebody else's hops.
+            path = _search(goals, versions, subsets=True, below=_resets(path))[1] or path
         if path is not None:
             return path
         names = list(goals)
@@ -440,8 +443,22 @@ def _conditions(component):
     ] or ["no conditions of its own"]
 
 
-def _search(goals, versions, subsets):
-    """(the state that got farthest, the path to the goal or None). A state is how many steps of each component are active."""
+def _resets(path):
+    return sum(activation != "immediate" for activation, _names in path)
+
+
+def _at_least(goals):
+    """A number of resets that no plan can do with less: each component takes one step in a round, and what no other reset includes needs its own."""
+    ways = [[step[2] for step in goal.way if step[2] != "immediate"] for goal in goals.values()]
+    there = {activation for way in ways for activation in way}
+    own = [kind for kind in there if not any(kind in ACTIVATIONS[other]["covers"] for other in there if other != kind)]
+    return max(max(map(len, ways)), sum(max(way.count(kind) for way in ways) for kind in own))
+
+
+def _search(goals, versions, subsets, below=None):
+    """(the state that got farthest, the path to the goal or None). A state is how many steps of each component are active.
+
+    `below`: only a path with fewer resets than these."""
     names = list(goals)
     goal = tuple(len(goals[name].way) for name in names)
     start = (0,) * len(names)
@@ -484,9 +501,10 @@ def _search(goals, versions, subsets):
             kinds = (activation, *row["covers"])
             # images that activate themselves ride along with no round but their own
             group = [index for index in ready if goals[names[index]].way[state[index]][2] in kinds]
-            if not any(goals[names[index]].way[state[index]][2] == activation for index in group):
-                continue
+            drivers = {index for index in group if goals[names[index]].way[state[index]][2] == activation}
             for chosen in _choices(group, subsets):
+                if not drivers & chosen:
+                    continue  # no AC cycle for what a restart of the BMC does too
                 following = tuple(done + (index in chosen) for index, done in enumerate(state))
                 if following in seen or not lawful(following):
                     continue
@@ -495,6 +513,8 @@ def _search(goals, versions, subsets):
                     cost[1] + row["cost"],
                     cost[2] + 1,
                 )
+                if below is not None and price[0] >= below:
+                    continue
                 move = (activation, tuple(names[index] for index in sorted(chosen)))
                 heapq.heappush(queue, (price, next(serial), following, (*path, move)))
     return best, None

@@ -14,14 +14,15 @@ NAMES = ("fleet", "firmware_rollout", "node", "node_info", "node_lifecycle", "ev
 
 
 def options_of(name):
-    """As ansible-doc puts them together: what stands in the module itself goes before what a fragment says."""
+    """As ansible-doc puts them together: of each option, what stands in the module itself goes before what a fragment says."""
     found = yaml.safe_load(importlib.import_module(f"{PREFIX}.modules.{name}").DOCUMENTATION)
     options = {}
     for fragment in found.get("extends_documentation_fragment", ()):
         file, part = [*fragment.split(".")[2:], "documentation"][:2]
         text = getattr(importlib.import_module(f"{PREFIX}.doc_fragments.{file}").ModuleDocFragment, part.upper())
         options.update(yaml.safe_load(text).get("options", {}))
-    return {**options, **(found.get("options") or {})}
+    own = found.get("options") or {}
+    return {option: {**options.get(option, {}), **own.get(option, {})} for option in {**options, **own}}
 
 
 @pytest.mark.parametrize("name", NAMES)
