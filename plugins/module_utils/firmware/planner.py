@@ -452,7 +452,9 @@ def _at_least(goals):
     ways = [[step[2] for step in goal.way if step[2] != "immediate"] for goal in goals.values()]
     there = {activation for way in ways for activation in way}
     own = [kind for kind in there if not any(kind in ACTIVATIONS[other]["covers"] for other in there if other != kind)]
-    return max(max(map(len, ways)), sum(max(way.count(kind) for way in ways) for kind in own))
+    longest = max(map(len, ways))
+    needed = sum(max(way.count(kind) for way in ways) for kind in own)
+    return max(longest, needed)
 
 
 def _search(goals, versions, subsets, below=None):
