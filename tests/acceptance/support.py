@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -254,6 +256,72 @@ class Lab:
             timeout=timeout,
         )
 
+    @contextlib.contextmanager
+    def watched_write(self, node):
+        """While the block runs a deployment of `node`: what is on its disk when the ramdisk says that the image is written, and before it writes more.
+
+        The ramdisk waits for the boot service to take its report, so the boot service is stopped (SIGSTOP) until the disk was read from outside.
+        Result: state/written-extent.json, {disk, size_bytes, sha256, or problem}.
+        """
+        over = threading.Event()
+        thread = threading.Thread(target=self._watch_write, args=(node, over), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(60)
+
+    def _watch_write(self, node, over):
+        result = self.state / "written-extent.json"
+        began, size = time.time(), None
+        while not over.wait(0.1) and size is None:
+            with contextlib.suppress(Exception):
+                size = self._image_sent(node, began)
+        if size is None:
+            return
+        service = None
+        try:
+            service = int(self.program("pid", "boot-service").output.split()[-1])
+            os.kill(service, signal.SIGSTOP)
+            end = time.monotonic() + 60
+            while not re.search(r"aicluster-deploy \S+ written:", self._last_ramdisk(node)):
+                if over.wait(0.05) or time.monotonic() > end:
+                    raise RuntimeError("the console does not say that the image is written")
+            if " seeded:" in self._last_ramdisk(node):
+                raise RuntimeError("the ramdisk was not held: it has written the seed already")
+            disks = sorted((self.state / "nodes" / node).glob("*.raw"), key=lambda path: path.stat().st_blocks)
+            digest, left = hashlib.sha256(), size
+            with open(disks[-1], "rb") as handle:
+                while left and (data := handle.read(min(left, 1 << 22))):
+                    digest.update(data)
+                    left -= len(data)
+            if " seeded:" in self._last_ramdisk(node):
+                raise RuntimeError("the ramdisk went on while its disk was read")
+            answer = {"disk": disks[-1].name, "size_bytes": size - left, "sha256": digest.hexdigest()}
+        except Exception as error:
+            answer = {"problem": f"{type(error).__name__}: {error}"}
+        finally:
+            if service:
+                os.kill(service, signal.SIGCONT)
+        result.write_text(json.dumps(answer), encoding="utf-8")
+
+    def _image_sent(self, node, since):
+        """Bytes of the image when the HTTP server has sent it whole to the node after `since`, else None."""
+        from ansible_collections.aicluster.baremetal.plugins.module_utils.netboot.timeline import read_nginx
+
+        address = self.node(node)["provision_ip"]
+        for line in (self.state / "log" / "image-access.log").read_text(encoding="utf-8").splitlines():
+            entry = read_nginx(line)
+            if not entry or not entry["path"].endswith("/disk.raw") or entry["address"] != address:
+                continue
+            if entry["complete"] and entry["time"] >= since:
+                return entry["bytes"]
+        return None
+
+    def _last_ramdisk(self, node):
+        return self.console(node).rpartition("ramdisk started on")[2]
+
     def image(self):
         """(directory, manifest) of the image that the lab's nodes are deployed with."""
         store = pathlib.Path(os.environ.get("AICLUSTER_CACHE", "/var/cache/aicluster")) / "images"
@@ -335,6 +403,7 @@ def deployed_lab(name=SHARED):
     with contextlib.suppress(Exception):
         if lab.states() == {"gpu01": "active", "gpu02": "quarantined"} and lab.control("ping"):
             return lab
-    run = lab.make("demo")
+    with lab.watched_write("gpu01"):
+        run = lab.make("demo")
     check(run.status == 0, f"make demo ended with {run.status}: {run.tail(3)}")
     return lab

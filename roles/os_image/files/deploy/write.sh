@@ -4,9 +4,10 @@
 partition() { case $1 in *[0-9]) echo "${1}p$2" ;; *) echo "$1$2" ;; esac; }
 
 # The download goes to the disk in one copy, and each part of the disk is read back into one checksum while the next part arrives: the
-# checksum is that of the disk's content, and costs no time of its own on a machine with two processors. How far the download is, the
-# kernel tells (fdinfo). A broken transfer is tried once more from the start; a complete one with another checksum is not: the same
-# bytes would come again.
+# checksum is that of the disk's content, and costs no time of its own on a machine with two processors. Read directly (O_DIRECT): the
+# kernel first writes what it still holds of that part, says where the disk refused it, and then asks the disk and not its own memory.
+# How far the download is, the kernel tells (fdinfo). A broken transfer is tried once more from the start, where this attempt is still
+# the node's current one; a complete one with another checksum is not: the same bytes would come again.
 ramdisk=${ramdisk:-} scratch=${scratch:-/tmp} # tests give others
 part_mib=16
 read_parts() {
@@ -26,7 +27,7 @@ read_parts() {
       done
       [ "$position" -ge $(((at + count) * 1048576)) ] || sleep 0.2
     done
-    dd if="$disk" bs=1M count="$count" skip="$at" 2> "$scratch"/dd.log || return 1
+    dd if="$disk" iflag=direct bs=1M count="$count" skip="$at" 2> "$scratch"/dd.log || return 1
     at=$((at + count))
   done
 }
@@ -41,6 +42,7 @@ write_image() {
   [ $((IMAGE_SIZE % 1048576)) -eq 0 ] || fail "image size is not a multiple of 1 MiB; seen: $IMAGE_SIZE"
   export disk IMAGE_SIZE ramdisk scratch
   for try in 1 2; do
+    [ "$try" = 1 ] || permit "$disk" || fail "the boot service refused to let the broken transfer be repeated; $disk was made unbootable"
     rm -f "$scratch"/transfer.rc
     : > "$scratch"/dd.log
     on_processor 0 wget -q -O "$disk" "$IMAGE_URL" 2> "$scratch"/wget.log &
@@ -54,11 +56,11 @@ write_image() {
     blockdev --flushbufs "$disk" || read_ok=1
     [ "$(cat "$scratch"/transfer.rc)" = 0 ] && [ "$read_ok" = 0 ] && break
     say "transfer $try broke: $(tail -n 1 "$scratch"/wget.log) $(tail -n 1 "$scratch"/dd.log)"
+    spoil
     sleep 2
   done
   seen=$(cut -d' ' -f1 "$scratch"/sum)
   if [ "$(cat "$scratch"/transfer.rc)" != 0 ] || [ "$read_ok" != 0 ]; then
-    spoil
     fail "the image could not be written to $disk: $(tail -n 1 "$scratch"/wget.log) $(tail -n 1 "$scratch"/dd.log)"
   fi
   if [ "$seen" != "$IMAGE_SHA256" ]; then
