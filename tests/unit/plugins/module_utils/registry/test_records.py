@@ -37,6 +37,7 @@ def test_evidence_comes_back_as_it_was_given(registry, available):
     item = {
         "check": "memory.bandwidth",
         "outcome": "fail",
+        "gates": False,
         "value": 12.5,
         "unit": "GB/s",
         "limit": {"min": 20},
@@ -62,7 +63,13 @@ def test_the_latest_result_of_each_check_counts(registry, deploying):
 
 @pytest.mark.parametrize(
     "item",
-    [{"check": "a"}, {"check": "a", "outcome": "ok"}, {"outcome": "pass"}, {"check": "a", "outcome": "pass", "x": 1}],
+    [
+        {"check": "a"},
+        {"check": "a", "outcome": "ok"},
+        {"outcome": "pass"},
+        {"check": "a", "outcome": "pass", "x": 1},
+        {"check": "a", "outcome": "pass", "gates": "no"},
+    ],
 )
 def test_an_item_that_cannot_be_read_stores_none(registry, available, item):
     available()
