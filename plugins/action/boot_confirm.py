@@ -47,23 +47,27 @@ class ActionModule(RegistryAction):
         self._record(attempt, facts)
         events = self.registry.boot_events(self.host, attempt)
         served = [row["detail"] for row in events if row["step"] == "served"]
+        # The event itself is the ramdisk's word that the checksum was right, with or without details.
+        written = [row["detail"] or "yes" for row in events if row["step"] == "written"]
         image = grant["spec"]["image"]
-        items = inband.judge(facts, node["serial"], image["root_uuid"], image["size_bytes"], served)
+        items = inband.judge(
+            facts, node["serial"], image["root_uuid"], image["size_bytes"], served, written[-1] if written else None
+        )
         self.registry.record_evidence(self.host, attempt, items, self.actor)
         bad = [item for item in items if item["outcome"] == outcome.FAIL]
-        # Who it is must be known: could_not_test is no pass.
-        bad += [
-            item for item in items if item["check"] == "deploy.identity" and item["outcome"] == outcome.COULD_NOT_TEST
-        ]
+        bad += [item for item in items if item["outcome"] == outcome.COULD_NOT_TEST and outcome.gates(item)]
         if bad:
+            image = bad[0]["check"] == "deploy.image_bytes"
             raise errors.BaremetalError(
-                f"{bad[0]['rule']}: not so",
+                f"{bad[0]['rule']}: {'not so' if bad[0]['outcome'] == outcome.FAIL else 'could not be tested'}",
                 host=self.host,
                 thing=bad[0]["check"],
                 wanted=bad[0]["limit"],
-                seen=bad[0]["value"],
-                next_step="compare the registry's serial and MAC with the machine that was booted",
-                code="identity_mismatch",
+                seen=bad[0]["value"] or bad[0]["detail"],
+                next_step="look at the boot timeline and at the boot server's access log, then deploy again"
+                if image
+                else "compare the registry's serial and MAC with the machine that was booted",
+                code="image_not_proven" if image else "identity_mismatch",
             )
         return {"changed": False, "items": items, "node": facts}
 

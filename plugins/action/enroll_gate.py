@@ -13,6 +13,7 @@ class ActionModule(RegistryAction):
         node = self.params["name"] or self.host
         look = operations.require_burn_in if self.params["required"] else operations.burn_in_gate
         gate = look(self.registry, node)
+        gate.pop("items")
         attempt, _fencing = self.attempt
         job = operations.recorded(self.registry, node, operations.JOB_CHECK, attempt) if attempt else None
         return {"changed": False, "burn_in": gate, "first_job_done": job is not None}

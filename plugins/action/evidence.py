@@ -24,6 +24,6 @@ class ActionModule(RegistryAction):
         }
         return {
             "changed": False,
-            "outcome": outcome.combine([item.get("outcome") for item in items]) if items else outcome.COULD_NOT_TEST,
+            "outcome": outcome.combine_items(items),
             "checks": by_outcome,
         }

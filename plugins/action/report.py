@@ -7,6 +7,7 @@ import tempfile
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.report import html, model
+from ansible_collections.aicluster.baremetal.plugins.module_utils.scheduler import operations
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils import places
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
 
@@ -42,10 +43,9 @@ class ActionModule(RegistryAction):
     def _page(self):
         registry = self.registry
         nodes = registry.nodes(names=self.params["names"])
-        keys = {node["name"] or node["serial"]: node["serial"] for node in nodes}
 
         def of_each(read):
-            return {name: read(serial) for name, serial in keys.items()}
+            return {node["serial"]: read(node["serial"]) for node in nodes}
 
         last = registry.audit_rows(limit=1)
         as_of = last[-1]["time"] if last else ""
@@ -56,6 +56,7 @@ class ActionModule(RegistryAction):
             of_each(lambda serial: registry.why(serial, now=as_of or None)),
             of_each(registry.attempts),
             of_each(registry.holds),
+            of_each(lambda serial: operations.burn_in_gate(registry, serial)),
             {**registry.verify_audit(), "last_time": as_of},
             title=self.params["title"],
         )

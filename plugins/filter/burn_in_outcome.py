@@ -6,7 +6,9 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.core import ou
 
 
 def burn_in_outcome(results):
-    """{outcome, reason, simulated} over several results of node_check: a fault in any of them fails the node, an untested one keeps it from passing."""
+    """{outcome, reason, simulated} over several results of node_check: a fault in any of them fails the node, an untested one keeps it from passing.
+
+    The reason of a pass says what failed or could not be tested among the checks that do not gate; empty where there is nothing."""
     words = [str(result.get("outcome") or outcomes.COULD_NOT_TEST) for result in results]
     outcome = outcomes.combine(words)
     reasons = []
@@ -17,7 +19,9 @@ def burn_in_outcome(results):
             reasons.append(str(said))
     return {
         "outcome": outcomes.COULD_NOT_TEST if outcome == outcomes.NOT_APPLICABLE else outcome,
-        "reason": " | ".join(reasons) if outcome != outcomes.PASS else "",
+        "reason": " | ".join(reasons)
+        if outcome != outcomes.PASS
+        else outcomes.set_aside(item for result in results for item in result.get("items") or []),
         "simulated": any(bool(result.get("simulated")) for result in results),
     }
 

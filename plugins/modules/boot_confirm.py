@@ -12,6 +12,8 @@ description:
   - Waits until the node answers by SSH with the host key that the deploy ramdisk reported. Any other key is refused.
   - Reads its serial number, its root file system and its kernel command line, compares them with the registry and the image, and records the comparison as
     evidence.
+  - A comparison that could not be made fails the task. The exception is the number of bytes that the image server sent (C(deploy.image_bytes)) where the
+    ramdisk reported that the checksum of what it wrote is the manifest's. It stays V(could_not_test) in the evidence and does not gate.
   - Writes the pinned host keys of the registry to the known-hosts file of the inventory.
 extends_documentation_fragment:
   - aicluster.baremetal.registry

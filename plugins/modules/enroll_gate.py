@@ -10,7 +10,7 @@ version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
   - The newest burn-in of the node must have passed with its results on record, and neither the deploy nor the software stage may have begun since.
-  - Results that failed or could not be tested are no pass.
+  - Results that failed or could not be tested are no pass. Those that do not gate (C(gates) is false) decide nothing, and are named in the reason.
 options:
   required:
     description: Whether the task fails when the gate is closed.
@@ -27,7 +27,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 burn_in:
-  description: The burn-in that decides, with C(passed), C(reason), C(attempt), C(time) and C(simulated).
+  description:
+    - The burn-in that decides, with C(passed), C(reason), C(attempt), C(time) and C(simulated), with C(outcome), how that attempt ended,
+      and with C(stale), whether the node was written to since.
   type: dict
   returned: success
 first_job_done:

@@ -16,8 +16,9 @@ extends_documentation_fragment:
 options:
   items:
     description:
-      - Each has C(check) and C(outcome), and any of C(value), C(unit), C(limit), C(rule), C(source), C(simulated), C(detail) and C(time).
+      - Each has C(check) and C(outcome), and any of C(gates), C(value), C(unit), C(limit), C(rule), C(source), C(simulated), C(detail) and C(time).
       - An outcome is one of V(pass), V(fail), V(not_applicable) and V(could_not_test).
+      - C(gates) is true unless it is given. A result with C(gates=false) keeps its outcome and decides nothing.
     type: list
     elements: dict
     required: true
@@ -45,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 outcome:
-  description: The worst outcome of the items, V(could_not_test) when there are none.
+  description: The worst outcome of the items that gate, V(could_not_test) when there are none.
   returned: success
   type: str
   sample: fail

@@ -80,11 +80,13 @@ installed:
   returned: always
   type: bool
 outcome:
-  description: The worst outcome of all items, C(pass), C(fail), C(not_applicable) or C(could_not_test).
+  description: The worst outcome of all items that gate, C(pass), C(fail), C(not_applicable) or C(could_not_test).
   returned: when the suite ran
   type: str
 items:
-  description: One dictionary per check with C(check), C(outcome), C(value), C(unit), C(limit), C(rule), C(source), C(simulated), C(detail).
+  description:
+    - One dictionary per check with C(check), C(outcome), C(value), C(unit), C(limit), C(rule), C(source), C(simulated), C(detail).
+    - One that failed or could not be tested, but does not count for the outcome, has C(gates=false) as well.
   returned: always
   type: list
   elements: dict
@@ -94,7 +96,7 @@ different:
   type: list
   elements: str
 reason:
-  description: Why the node did not pass, in one sentence (suite C(burn_in)).
+  description: Why the node did not pass, or which checks that do not gate were no pass, in one sentence (suite C(burn_in)).
   returned: suite burn_in
   type: str
 """

@@ -50,12 +50,14 @@ nodes:
   type: int
   sample: 2
 in_service:
-  description: How many of them are in service.
+  description: How many of them are in service, that is active, not held, not in maintenance and leased to a scheduler.
   returned: success
   type: int
   sample: 1
 out_of_service:
-  description: The nodes that failed, are quarantined or held, with the first reason.
+  description:
+    - The nodes that failed, are quarantined, held or in maintenance, or are active and leased to no scheduler, with the first reason.
+    - A node that is on its way, or waits for its next stage, is neither here nor in service.
   returned: success
   type: list
   elements: dict

@@ -242,6 +242,25 @@ def test_nodes_are_started_together_and_each_ends_by_itself(tmp_path):
         assert site.registry.verify_audit()["ok"]
 
 
+def test_a_write_that_nothing_vouches_for_is_no_pass(tmp_path):
+    """No access log shows a whole transfer to either node; gpu01's ramdisk said that the checksum was right, gpu02's did not."""
+    silent = [(step, 0) for step in BOOT if step != "written"]
+    with site_of(2, tmp_path) as site, Boots(site.lab, site.url, {"gpu02": silent}):
+        status, text, _recap = site.run()
+        assert status == 2 and [site.state(name) for name in site.names] == ["deployed", "deploying_failed"], text
+        assert "sent the whole image to this node: could not be tested" in site.registry.attempts("gpu02")[-1]["reason"]
+        found = [
+            item
+            for name in site.names
+            for item in site.registry.evidence(name)
+            if item["check"] == "deploy.image_bytes"
+        ]
+        assert [(item["outcome"], item["gates"]) for item in found] == [
+            ("could_not_test", False),
+            ("could_not_test", True),
+        ]
+
+
 def test_a_killed_run_is_taken_up_and_nothing_is_sent_twice(tmp_path):
     """gpu01 is being written when the controller is killed, gpu02 is on its way to its boot question, gpu03's BMC was not yet told to switch."""
     plans = {

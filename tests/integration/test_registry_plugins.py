@@ -374,6 +374,31 @@ def test_why_evidence_and_hold(registry, controller):
     assert "the registry has no such node" in output
 
 
+def test_the_report_has_the_answers_of_why_and_of_the_gate(registry, controller):
+    aside = {"check": "network", "outcome": "could_not_test", "gates": False}
+    for name in ("gpu01", "gpu02", "gpu03"):
+        for stage in ("deploy", "software", "burn_in", "enroll"):
+            begin = registry.begin(name, stage, actor=ME)
+            if stage == "burn_in":
+                registry.record_evidence(name, begin.attempt, [{"check": "cpu_stress", "outcome": "pass"}, aside], ME)
+            registry.finish(name, begin.attempt, begin.fencing, "pass", ME)
+    for name in ("gpu01", "gpu02"):
+        registry.acquire_lease(name, "slurm", ME)
+    registry.hold("gpu02", "alice", "fan", "fan replaced", False, ME)
+    registry.record_evidence("gpu04", None, [{"check": "deploy.identity", "outcome": "pass"}], ME)
+    page = controller.path / "report.html"
+    write = {"aicluster.baremetal.report": {"path": str(page)}, "register": "written"}
+    figures = "{{ written.in_service }} of {{ written.nodes }}, not {{ written.out_of_service | map(attribute='name') | join(' ') }}"
+    plays = [play("localhost", write, {"ansible.builtin.debug": {"msg": figures}}, connection="local")]
+    output, recap = controller.run(plays)
+    assert "1 of 6, not gpu02 gpu03" in output and recap["localhost"][1] == 1
+    rows = dict(re.findall(r'<tr class="node"><td><a href="#(\w+)">(.*?)</tr>', page.read_text(), re.DOTALL))
+    assert 'class="mark pass">pass<' in rows["gpu01"] and ">1 not counted<" in rows["gpu01"]
+    assert ">not run<" in rows["gpu04"]
+    _output, recap = controller.run(plays)
+    assert recap["localhost"][1] == 0
+
+
 def test_the_secret_lookup(registry, controller):
     store = controller.path / "secrets.yml"
     store.touch(0o600)

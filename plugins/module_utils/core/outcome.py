@@ -18,3 +18,24 @@ def combine(outcomes):
         if outcome not in _BADNESS:
             raise ValueError(f"unknown outcome {outcome!r}: one of {', '.join(OUTCOMES)}")
     return max(outcomes, key=_BADNESS.__getitem__) if outcomes else COULD_NOT_TEST
+
+
+def gates(item):
+    """Whether an evidence item counts in a decision. A check that is optional or advisory keeps its outcome and says `gates: false` beside it."""
+    return item.get("gates") is not False
+
+
+def combine_items(items):
+    """`combine` over the outcomes of the items that gate."""
+    return combine(item.get("outcome") for item in items if gates(item))
+
+
+def set_aside(items):
+    """What does not gate and was no pass, as words: "1 check that does not gate could not be tested: network"; empty where there is none."""
+    items, found = list(items), []
+    for outcome, words in ((FAIL, "failed"), (COULD_NOT_TEST, "could not be tested")):
+        names = [item["check"] for item in items if item["outcome"] == outcome and not gates(item)]
+        if names:
+            what = "1 check that does not gate" if len(names) == 1 else f"{len(names)} checks that do not gate"
+            found.append(f"{what} {words}: {', '.join(names)}")
+    return "; ".join(found)

@@ -16,28 +16,31 @@ LOCK = "/run/aicluster-node-check.lock"
 
 
 def settle(items, plan):
-    """The items as they go into the evidence: what the plan does not gate on is not applicable to the decision, and says what was found.
+    """The items as they go into the evidence: each keeps its outcome, and one that the plan does not gate on says `gates: false` and why.
 
-    So nothing that keeps a node out is overlooked by those who read the evidence, and nothing that does not is taken for a reason."""
+    So what was not tested is never read as tested, and what does not keep the node out is not taken for a reason."""
     settled = []
     for found in items:
         options = dict(CHECKS[found["check"]]._asdict(), **plan["checks"].get(found["check"], {}))
-        words = None
+        word = None
         if options["advisory"] and found["outcome"] in (outcomes.FAIL, outcomes.COULD_NOT_TEST):
-            words = f"advisory in this plan; {found['outcome'].replace('_', ' ')}: {found['detail']}"
+            word = "advisory"
         elif not options["required"] and found["outcome"] == outcomes.COULD_NOT_TEST:
-            words = f"optional in this plan; could not test: {found['detail']}"
-        if words:
-            found = dict(found, outcome=outcomes.NOT_APPLICABLE, detail=words)
-            found.pop("faults", None)
+            word = "optional"
+        if word:
+            found = dict(found, gates=False, detail=f"{word} in this plan; {found['detail'] or found['check']}")
         settled.append(found)
     return settled
 
 
 def summarise(items):
-    """(outcome, reason) of settled items: any fault fails the node, anything untested keeps it from passing, and so does a run that tested nothing."""
+    """(outcome, reason) of settled items: any fault fails the node, anything untested keeps it from passing, and so does a run that tested nothing.
+
+    Items that do not gate decide nothing; the reason of a pass counts those that failed or could not be tested (None where there are none)."""
     order = list(CHECKS)
     items = sorted(items, key=lambda entry: order.index(entry["check"]))
+    aside = outcomes.set_aside(items)
+    whole, items = items, [found for found in items if outcomes.gates(found)]
     faults = [found for found in items if found["outcome"] == outcomes.FAIL]
     untested = [found for found in items if found["outcome"] == outcomes.COULD_NOT_TEST]
     if faults:
@@ -59,15 +62,15 @@ def summarise(items):
                 f"{part}{': ' if part else ''}{words}; {rules}{' (simulated)' if entry['simulated'] else ''}"
             )
         return outcomes.FAIL, " | ".join(sentences)
-    if untested or not items:
+    if untested or not whole:
         causes = {}  # one missing tool stops many checks: say it once
         for found in untested:
             causes.setdefault(found["detail"], []).append(found["check"])
         words = "; ".join(f"{', '.join(checks)}: {detail}" for detail, checks in causes.items())
         return outcomes.COULD_NOT_TEST, f"could not test {words}" if words else "nothing was tested"
     if not any(found["outcome"] == outcomes.PASS for found in items):
-        return outcomes.NOT_APPLICABLE, "no check applied to this node"
-    return outcomes.PASS, None
+        return outcomes.NOT_APPLICABLE, aside or "no check applied to this node"
+    return outcomes.PASS, aside or None
 
 
 def _lock(system, plan):

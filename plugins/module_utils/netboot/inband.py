@@ -79,10 +79,12 @@ def parse(text):
     return found
 
 
-def judge(facts, serial, root_uuid, image_bytes=None, served=()):
+def judge(facts, serial, root_uuid, image_bytes=None, served=(), verified=None):
     """Evidence items {check, outcome, value, limit, rule, source, detail} for what was written and what answers now.
 
-    `served`: details of the `served` boot events of this attempt; None for `image_bytes` leaves that check out.
+    `served`: details of the `served` boot events of this attempt; None for `image_bytes` leaves that check out. `verified`: detail of its `written` event,
+    which the ramdisk sends once the checksum of what it wrote is the manifest's. With it, an access log that shows no whole transfer does not gate:
+    the count of bytes stays `could_not_test`, and what it would have shown is known by the checksum.
     """
     serials = [facts.get(key) for key in ("product_serial", "chassis_serial") if facts.get(key)]
     command_line = facts.get("command_line", "")
@@ -115,17 +117,21 @@ def judge(facts, serial, root_uuid, image_bytes=None, served=()):
     if image_bytes is not None:
         whole = [row for row in served if isinstance(row, dict) and row.get("complete") and row.get("status") == 200]
         seen = whole[-1]["bytes"] if whole else None
-        items.append(
-            _item(
-                "deploy.image_bytes",
-                COULD_NOT_TEST if seen is None else PASS if seen == image_bytes else FAIL,
-                seen,
-                image_bytes,
-                "the image server sent the whole image to this node",
-                "access log of the image server",
-                unit="bytes",
-            )
+        item = _item(
+            "deploy.image_bytes",
+            COULD_NOT_TEST if seen is None else PASS if seen == image_bytes else FAIL,
+            seen,
+            image_bytes,
+            "the image server sent the whole image to this node",
+            "access log of the image server",
+            unit="bytes",
         )
+        if seen is None:
+            item["detail"] = "the access log shows no whole transfer to this node"
+            if verified:
+                item["gates"] = False
+                item["detail"] += f"; the ramdisk verified what it wrote: {verified}"
+        items.append(item)
     return items
 
 

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 
 from ..core import errors, node_columns
-from ..core.outcome import OUTCOMES
+from ..core.outcome import OUTCOMES, gates
 from ..core.plan import Change, Plan
 from . import audit, nodes
 from . import tables as t
@@ -37,7 +37,7 @@ BOOT_STEPS = (
     "reserved",  # mark: the boot service keeps the node's DHCP reservation
     "served",  # mark: bytes that the image server sent to the node
 )
-_ITEM_KEYS = ("check", "outcome", "value", "unit", "limit", "rule", "source", "simulated", "detail", "time")
+_ITEM_KEYS = ("check", "outcome", "gates", "value", "unit", "limit", "rule", "source", "simulated", "detail", "time")
 
 
 def _token_hash(token):
@@ -50,22 +50,27 @@ class Records:
     # evidence
 
     def record_evidence(self, node, attempt, items, actor):
-        """Store items {check, outcome, value, unit, limit, rule, source, simulated, detail[, time]}; returns how many. `attempt` may be None."""
+        """Store items {check, outcome, value, unit, limit, rule, source, simulated, detail[, gates, time]}; returns how many. `attempt` may be None.
+
+        `gates: false` marks a result that decides nothing (core.outcome.gates); it keeps its outcome.
+        """
         rows = []
         for item in items:
             unknown = set(item) - set(_ITEM_KEYS)
-            if unknown or not item.get("check") or item.get("outcome") not in OUTCOMES:
+            known = item.get("outcome") in OUTCOMES and item.get("gates") in (None, True, False)
+            if unknown or not item.get("check") or not known:
                 raise errors.InvalidInput(
                     "an evidence item cannot be read",
                     host=str(node),
                     thing="evidence",
-                    wanted=f"check, outcome ({', '.join(OUTCOMES)}) and any of {', '.join(_ITEM_KEYS[2:])}",
+                    wanted=f"check, outcome ({', '.join(OUTCOMES)}) and any of {', '.join(_ITEM_KEYS[2:])}; gates is true or false",
                     seen=item,
                 )
             rows.append(
                 {
                     "check_name": str(item["check"]),
                     "outcome": item["outcome"],
+                    "gates": gates(item),
                     "value": nodes.dumps(item.get("value")),
                     "unit": item.get("unit"),
                     "limit_value": nodes.dumps(item.get("limit")),
@@ -409,6 +414,7 @@ def _item_out(row):
     return {
         "check": row["check_name"],
         "outcome": row["outcome"],
+        "gates": gates(row),
         "value": nodes.loads(row["value"]),
         "unit": row["unit"],
         "limit": nodes.loads(row["limit_value"]),

@@ -10,7 +10,7 @@ try:
 except ImportError:  # reported by open_registry; ansible-test imports every file without third-party libraries
     sa = None
 
-SCHEMA_VERSION = "0003"  # the newest revision in migrations/versions
+SCHEMA_VERSION = "0004"  # the newest revision in migrations/versions
 
 # Columns of a node that save_node may set; the order is the order in diffs.
 NODE_COLUMNS = (
@@ -176,6 +176,7 @@ if sa is not None:
         sa.Column("attempt", _int, sa.ForeignKey("attempts.id")),
         sa.Column("check_name", _text, nullable=False),
         sa.Column("outcome", _text, nullable=False),
+        sa.Column("gates", sa.Boolean),  # null counts as true: rows of before schema 0004
         sa.Column("value", _text),
         sa.Column("unit", _text),
         sa.Column("limit_value", _text),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from ..core.outcome import COULD_NOT_TEST, FAIL
+from ..core.outcome import COULD_NOT_TEST, FAIL, gates
 from ..core.units import format_seconds
 from . import audit, nodes, transitions
 from . import tables as t
@@ -38,6 +38,8 @@ def sentence_of_evidence(item):
         words.append(detail)
     elif isinstance(detail, dict) and detail:
         words.append(", ".join(f"{key} {value}" for key, value in sorted(detail.items()) if key != "next_step"))
+    if not gates(item):
+        words.append("does not gate")
     words = [word for word in words if word]
     return "; ".join(words) + (" (simulated instrument)" if item["simulated"] else "")
 
@@ -190,15 +192,17 @@ class Why:
         for item in connection.execute(statement).mappings():
             newest.pop(item["check_name"], None)
             newest[item["check_name"]] = item
-        for outcome in (FAIL, COULD_NOT_TEST):
+        # What does not gate keeps nobody out; it is said last, because it was no pass either.
+        for outcome, gating in ((FAIL, True), (COULD_NOT_TEST, True), (FAIL, False), (COULD_NOT_TEST, False)):
             for item in newest.values():
-                if item["outcome"] == outcome:
+                if item["outcome"] == outcome and gates(item) == gating:
                     detail = nodes.loads(item["detail"])
                     step = detail.get("next_step") if isinstance(detail, dict) else None
                     if item["check_name"] == ACCESS_CHECK and "discover again" not in str(step):
                         # The repair alone takes nothing back: only discovery sees that the BMC lets it in again.
                         step = f"{step}; then run discover again" if step else "run discover again"
-                    add(f"evidence_{outcome}", f"{sentence_of_evidence(item)}.", item["time"], step)
+                    code = f"evidence_{outcome}" if gating else "evidence_not_gating"
+                    add(code, f"{sentence_of_evidence(item)}.", item["time"], step)
 
     def _add_under_way(self, add, row, last, now):
         age = seconds_between(last["started"], now)

@@ -25,7 +25,7 @@ STEPS = {
     "ssh": "SSH answers",
     "failed": "failed",
 }
-IN_SERVICE = {"active"}
+ACTIVE = "active"  # the one state of a node in service; whether it is, `why` says
 WORKING = {
     "verifying",
     "inspecting",
@@ -50,13 +50,13 @@ def when(text):
     return value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
 
 
-def tone(state):
-    """The class of a state: `good` in service, `work` on its way, `bad` failed or quarantined, `idle` otherwise."""
-    if state in IN_SERVICE:
+def tone(state, in_service):
+    """The class of a state: `good` in service, `work` on its way or active and kept out, `bad` failed or quarantined, `idle` otherwise."""
+    if in_service:
         return "good"
     if state.endswith("_failed") or state in ("quarantined", "suspect"):
         return "bad"
-    return "work" if state in WORKING else "idle"
+    return "work" if state in WORKING or state == ACTIVE else "idle"
 
 
 def timeline(events):
@@ -118,12 +118,13 @@ def hardware(facts):
 
 
 def checks(evidence):
-    """Evidence rows ready to show, failures first, and the overall outcome (None when there is no evidence)."""
+    """Evidence rows ready to show, failures first, and the overall outcome of those that gate (None when there is no evidence)."""
     order = {outcomes.FAIL: 0, outcomes.COULD_NOT_TEST: 1, outcomes.PASS: 2, outcomes.NOT_APPLICABLE: 3}
     rows = [
         {
             "check": item.get("check") or item.get("name") or "",
             "outcome": item["outcome"],
+            "gates": outcomes.gates(item),
             "value": "" if item.get("value") is None else f"{_number(item['value'])} {item.get('unit') or ''}".strip(),
             "number": isinstance(item.get("value"), (int, float)),
             "limit": "" if item.get("limit") is None else str(item["limit"]),
@@ -136,7 +137,8 @@ def checks(evidence):
         for item in evidence
         if item.get("outcome") in order
     ]
-    rows.sort(key=lambda row: (order[row["outcome"]], row["check"]))
+    # What does not gate stands below what does, and above what passed.
+    rows.sort(key=lambda row: (order[row["outcome"]] + (0 if row["gates"] else 0.5), row["check"]))
     # What is in place is worth one line, not a page: kind:name is how the checks of installed files, packages and services are named.
     plain = [row for row in rows if row["outcome"] == outcomes.PASS and ":" in row["check"]]
     shown = [row for row in rows if row not in plain]
@@ -144,8 +146,35 @@ def checks(evidence):
         "shown": shown,
         "in_place": plain,
         "rows": rows,
-        "overall": outcomes.combine(r["outcome"] for r in rows) if rows else None,
+        "overall": outcomes.combine_items(rows) if rows else None,
+        "aside": outcomes.set_aside(rows),
+        "not_counted": sum(not row["gates"] and order[row["outcome"]] < order[outcomes.PASS] for row in rows),
         "simulated": any(r["simulated"] for r in rows),
+    }
+
+
+def burn_in(gate):
+    """The newest burn-in attempt as shown, from the gate of the enroll stage (scheduler.operations.burn_in_gate).
+
+    `word`: how it ended, "under way" or "not run"; `mark`: its class, that of a pass only where the gate is open.
+    """
+    word = "not run" if gate["attempt"] is None else gate["outcome"] or "under way"
+    notes = []
+    if gate["stale"]:
+        notes.append("The node was written to since, so this says nothing of what runs on it now.")
+    if gate["outcome"] in (None, outcomes.FAIL, outcomes.COULD_NOT_TEST):
+        mark = {"not run": "idle", "under way": "work"}.get(word, word)
+    else:
+        mark = outcomes.PASS if gate["passed"] else "work"
+        notes += [f"{gate['reason'][:1].upper()}{gate['reason'][1:]}."] if gate["reason"] else []
+    return {
+        "word": word.replace("_", " ") if word not in outcomes.OUTCOMES else word,
+        "mark": "idle" if gate["stale"] else mark,
+        "stale": gate["stale"],
+        "attempt": gate["attempt"],
+        "time": gate["time"] or "",
+        "notes": notes,
+        "checks": checks(gate["items"]),
     }
 
 
@@ -169,30 +198,40 @@ def stage_times(attempts):
     ]
 
 
-def build(nodes, events, evidence, why, attempts, holds, audit, title="Cluster report"):
+def build(nodes, events, evidence, why, attempts, holds, gates, audit, title="Cluster report"):
     """The whole page model.
 
-    nodes: registry node dicts. events, evidence, why, attempts, holds: dicts from node name to a list. audit: the result of `verify_audit` plus `last_time`.
+    nodes: registry node dicts. events, evidence, why, attempts, holds: dicts from serial to a list, `why` for every node, because an empty one means that it
+    is in service. gates: dict from serial to the result of `burn_in_gate`. audit: the result of `verify_audit` plus `last_time`.
     """
     rows = []
-    for node in sorted(nodes, key=lambda n: n["name"] or n["serial"]):
-        name = node["name"] or node["serial"]
-        latest = max((e.get("attempt") or 0 for e in events.get(name, [])), default=None)
+    for node in sorted(nodes, key=lambda n: (n["name"] or n["serial"], n["serial"])):
+        name, serial = node["name"] or node["serial"], node["serial"]
+        latest = max((e.get("attempt") or 0 for e in events.get(serial, [])), default=None)
+        in_service = not why[serial]
+        test = burn_in(gates[serial])
+        # The newest burn-in is shown by itself; what an older one found is history.
+        burn_ins = {attempt["id"] for attempt in attempts.get(serial, []) if attempt["stage"] == "burn_in"}
+        others = checks([item for item in evidence.get(serial, []) if item.get("attempt") not in burn_ins])
         rows.append(
             {
                 "name": name,
+                "anchor": name if node["state"] != "retired" else serial,  # the server in its place has its name
                 "serial": node["serial"],
                 "place": " / ".join(str(node[k]) for k in ("site", "rack", "slot") if node.get(k)),
                 "role": node.get("role") or "",
                 "state": node["state"],
-                "tone": tone(node["state"]),
+                "tone": tone(node["state"], in_service),
+                "in_service": in_service,
+                "kept_out": not in_service and _kept_out(node, holds.get(serial)),
                 "lease": node.get("lease") or "none",
                 "hardware": hardware(node.get("facts")),
-                "why": why.get(name, []),
-                "timeline": timeline([e for e in events.get(name, []) if (e.get("attempt") or 0) == latest]),
-                "checks": checks(evidence.get(name, [])),
-                "attempts": attempts.get(name, []),
-                "holds": holds.get(name, []),
+                "why": why[serial],
+                "timeline": timeline([e for e in events.get(serial, []) if (e.get("attempt") or 0) == latest]),
+                "burn_in": test,
+                "checks": others,
+                "attempts": attempts.get(serial, []),
+                "holds": holds.get(serial, []),
             }
         )
     return {
@@ -200,9 +239,18 @@ def build(nodes, events, evidence, why, attempts, holds, audit, title="Cluster r
         "as_of": audit.get("last_time") or "",
         "nodes": rows,
         "states": sorted(Counter(row["state"] for row in rows).items()),
-        "in_service": sum(row["tone"] == "good" for row in rows),
-        "out_of_service": [row for row in rows if row["tone"] == "bad" or row["holds"]],
+        "in_service": sum(row["in_service"] for row in rows),
+        "out_of_service": [row for row in rows if row["kept_out"]],
+        "on_the_way": sum(not (row["in_service"] or row["kept_out"] or row["state"] == "retired") for row in rows),
         "stages": stage_times([attempt for each in attempts.values() for attempt in each]),
         "audit": audit,
-        "simulated": any(row["checks"]["simulated"] for row in rows),
+        "simulated": any(row["checks"]["simulated"] or row["burn_in"]["checks"]["simulated"] for row in rows),
     }
+
+
+def _kept_out(node, holds):
+    """Whether somebody has to do something before this node, which is not in service, gets on; one that is on its way or waits for its stage is not meant."""
+    if node["state"] == "retired":
+        return False
+    held = bool(holds) or bool(node.get("maintenance"))
+    return held or node["state"] == ACTIVE or tone(node["state"], False) == "bad"

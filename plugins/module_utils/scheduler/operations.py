@@ -9,7 +9,7 @@ import re
 
 from ..core.deadline import Deadline
 from ..core.errors import NotFound, Refused
-from ..core.outcome import FAIL, NOT_APPLICABLE, PASS
+from ..core.outcome import FAIL, NOT_APPLICABLE, PASS, gates, set_aside
 from ..core.plan import Change, Plan
 from .config import node_lines
 from .port import check_owner, drained_by
@@ -159,40 +159,38 @@ def resume(registry, scheduler, node, owner, actor, *, automation=True, lease="s
 
 
 def burn_in_gate(registry, node):
-    """Whether the node's burn-in lets it into a scheduler: {passed, reason, attempt, time, simulated}. Reads only.
+    """Whether the node's burn-in lets it into a scheduler: {passed, outcome, stale, reason, attempt, time, simulated, items}. Reads only.
 
     It must be the newest load test, passed, with its results on record, and nothing may have been written to the node since: a deployment or a
     software attempt that began later means that another software was tested than the one that would be put to work.
+    Results that do not gate decide nothing; the reason says how many of them failed or could not be tested, also where the gate is open.
+
+    `outcome`: how the newest burn-in attempt ended, None without one or before its end. `stale`: the node was written to since. `items`: its results.
     """
     attempts = registry.attempts(node)
     tests = [attempt for attempt in attempts if attempt["stage"] == "burn_in"]
-
-    def no(reason, **more):
-        return {"passed": False, "reason": reason, "attempt": None, "time": None, "simulated": False, **more}
-
+    gate = {"passed": False, "outcome": None, "stale": False, "attempt": None, "time": None, "simulated": False}
     if not tests:
-        return no("no burn-in is on record")
+        return {**gate, "reason": "no burn-in is on record", "items": []}
     last = tests[-1]
-    more = {"attempt": last["id"], "time": last["ended"]}
-    if last["outcome"] != PASS:
-        return no(f"the last burn-in (attempt {last['id']}) ended with {last['outcome'] or 'no outcome yet'}", **more)
     later = [
         attempt for attempt in attempts if attempt["id"] > last["id"] and attempt["stage"] in ("deploy", "software")
     ]
-    if later:
-        return no(
-            f"stage {later[-1]['stage']} (attempt {later[-1]['id']}) wrote to the node after its burn-in (attempt {last['id']})",
-            **more,
-        )
     items = registry.evidence(node, attempt=last["id"])
-    bad = [item for item in items if item["outcome"] not in (PASS, NOT_APPLICABLE)]
-    if bad:
-        return no(
-            f"burn-in attempt {last['id']}: {', '.join(item['check'] + ' ' + item['outcome'] for item in bad)}", **more
-        )
-    if not any(item["outcome"] == PASS for item in items):
-        return no(f"burn-in attempt {last['id']} has no results on record", **more)
-    return {"passed": True, "reason": "", **more, "simulated": any(item["simulated"] for item in items)}
+    bad = [item for item in items if gates(item) and item["outcome"] not in (PASS, NOT_APPLICABLE)]
+    if last["outcome"] != PASS:
+        reason = f"the last burn-in (attempt {last['id']}) ended with {last['outcome'] or 'no outcome yet'}"
+    elif later:
+        reason = f"stage {later[-1]['stage']} (attempt {later[-1]['id']}) wrote to the node after its burn-in (attempt {last['id']})"
+    elif bad:
+        reason = f"burn-in attempt {last['id']}: {', '.join(item['check'] + ' ' + item['outcome'] for item in bad)}"
+    elif not any(gates(item) and item["outcome"] == PASS for item in items):
+        reason = f"burn-in attempt {last['id']} has no results on record"
+    else:
+        gate["passed"], reason = True, set_aside(items)
+    gate.update(outcome=last["outcome"], stale=bool(later), attempt=last["id"], time=last["ended"])
+    gate["simulated"] = any(item["simulated"] for item in items)
+    return {**gate, "reason": reason, "items": items}
 
 
 def require_burn_in(registry, node):

@@ -30,5 +30,15 @@ def test_outcomes(results, outcome, reason):
     assert (found["outcome"], found["reason"]) == (outcome, reason)
 
 
+def test_a_pass_says_what_was_not_tested():
+    aside = {"check": "network", "outcome": "could_not_test", "gates": False}
+    net = {"outcome": "not_applicable", "reason": "x", "items": [aside]}
+    assert burn_in_outcome([result("pass"), net]) == {
+        "outcome": "pass",
+        "reason": "1 check that does not gate could not be tested: network",
+        "simulated": False,
+    }
+
+
 def test_simulated_is_kept():
     assert burn_in_outcome([result("pass"), result("pass", simulated=True)])["simulated"] is True

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import InvalidInput
-from ansible_collections.aicluster.baremetal.plugins.module_utils.core.outcome import combine
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core.outcome import combine_items, gates
 from ansible_collections.aicluster.baremetal.plugins.module_utils.health import limits
 from ansible_collections.aicluster.baremetal.plugins.module_utils.health.burn_in import settle, summarise
 from ansible_collections.aicluster.baremetal.plugins.module_utils.health.items import (
@@ -93,10 +93,11 @@ def test_gating(found, checks, wanted):
     settled = settle(items(**found), read_plan({"schema": 1, "checks": checks}))
     outcome, reason = summarise(settled)
     assert outcome == wanted
-    # whoever reads the evidence alone comes to the same decision
-    if settled:
-        assert combine(item["outcome"] for item in settled) == wanted
-    assert (reason is None) == (wanted == "pass")
+    # every check keeps its outcome, and whoever reads the evidence alone comes to the same decision
+    assert {item["check"]: item["outcome"] for item in settled} == found
+    if any(gates(item) for item in settled):
+        assert combine_items(settled) == wanted
+    assert wanted == "pass" or reason
 
 
 def test_reason_starts_with_the_cause():
@@ -113,9 +114,21 @@ def test_reason_starts_with_the_cause():
 
 def test_what_does_not_gate_says_what_was_found():
     (item,) = settle(items(gpu_persistence="fail"), read_plan({"schema": 1}))
-    assert item["outcome"] == "not_applicable" and item["detail"] == "advisory in this plan; fail: broken"
+    assert (item["outcome"], item["gates"], item["detail"]) == ("fail", False, "advisory in this plan; broken")
     (item,) = settle(items(hardware_cpus="could_not_test"), read_plan({"schema": 1}))
-    assert item["detail"] == "optional in this plan; could not test: why"
+    assert (item["outcome"], item["gates"]) == ("could_not_test", False)
+    assert item["detail"] == "optional in this plan; why"
+
+
+def test_a_pass_says_how_much_was_not_tested():
+    plan = read_plan({"schema": 1, "checks": {"network": {"required": False}}})
+    found = items(gpu_ecc="pass", network="could_not_test", hardware_cpus="could_not_test", gpu_persistence="fail")
+    assert summarise(settle(found, plan)) == (
+        "pass",
+        "1 check that does not gate failed: gpu_persistence; "
+        "2 checks that do not gate could not be tested: hardware_cpus, network",
+    )
+    assert summarise(settle(items(gpu_ecc="pass"), plan)) == ("pass", None)
 
 
 def test_documentation_has_every_check_and_limit():

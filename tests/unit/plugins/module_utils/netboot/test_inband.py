@@ -43,6 +43,16 @@ def test_bytes_that_do_not_add_up_are_found():
     assert outcomes(served=SERVED[:1])["image_bytes"] == "could_not_test"
 
 
+def test_bytes_that_nobody_counted_do_not_gate_where_the_ramdisk_verified_the_checksum():
+    def item(verified):
+        return inband.judge(inband.parse(TEXT), "S-1", UUID, 4096, (), verified)[-1]
+
+    known, unknown = item("4096 bytes, sha256 abc as in the manifest"), item(None)
+    assert known["outcome"] == unknown["outcome"] == "could_not_test"
+    assert known["gates"] is False and "sha256 abc" in known["detail"]
+    assert "gates" not in unknown
+
+
 def test_the_probe_is_valid_shell_and_gives_every_key():
     done = subprocess.run(["sh", "-c", inband.PROBE], capture_output=True, text=True, check=True)
     assert set(inband.parse(done.stdout)) >= {

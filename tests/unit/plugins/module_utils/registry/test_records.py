@@ -37,6 +37,7 @@ def test_evidence_comes_back_as_it_was_given(registry, available):
     item = {
         "check": "memory.bandwidth",
         "outcome": "fail",
+        "gates": False,
         "value": 12.5,
         "unit": "GB/s",
         "limit": {"min": 20},
@@ -52,6 +53,13 @@ def test_evidence_comes_back_as_it_was_given(registry, available):
     assert seen["time"] == "2026-01-31T12:00:00.000000Z"
 
 
+def test_evidence_of_before_the_column_gates(registry, available, sql):
+    available()
+    registry.record_evidence("gpu01", None, [{"check": "a", "outcome": "could_not_test"}], ME)
+    sql("UPDATE evidence SET gates = NULL")
+    assert registry.evidence("gpu01")[0]["gates"] is True
+
+
 def test_the_latest_result_of_each_check_counts(registry, deploying):
     registry.record_evidence("gpu01", None, [{"check": "a", "outcome": "fail"}, {"check": "b", "outcome": "pass"}], ME)
     registry.record_evidence("gpu01", deploying.attempt, [{"check": "a", "outcome": "pass"}], ME)
@@ -62,7 +70,13 @@ def test_the_latest_result_of_each_check_counts(registry, deploying):
 
 @pytest.mark.parametrize(
     "item",
-    [{"check": "a"}, {"check": "a", "outcome": "ok"}, {"outcome": "pass"}, {"check": "a", "outcome": "pass", "x": 1}],
+    [
+        {"check": "a"},
+        {"check": "a", "outcome": "ok"},
+        {"outcome": "pass"},
+        {"check": "a", "outcome": "pass", "x": 1},
+        {"check": "a", "outcome": "pass", "gates": "no"},
+    ],
 )
 def test_an_item_that_cannot_be_read_stores_none(registry, available, item):
     available()

@@ -107,6 +107,19 @@ def test_first_states(registry, state):
     assert codes(registry) == [f"state_{state}"]
 
 
+def test_what_does_not_gate_is_said_last_and_as_such(registry, burning_in):
+    begin = burning_in()
+    items = [
+        {"check": "gpu_persistence", "outcome": "fail", "gates": False},
+        {"check": "network", "outcome": "could_not_test", "gates": False, "detail": "no peer"},
+        {"check": "gpu_ecc", "outcome": "fail"},
+    ]
+    registry.record_evidence("gpu01", begin.attempt, items, ME)
+    registry.finish("gpu01", begin.attempt, begin.fencing, "fail", ME, "ECC")
+    assert codes(registry) == ["quarantined", "evidence_fail", "evidence_not_gating", "evidence_not_gating"]
+    assert registry.why("gpu01")[3]["text"] == "network: could not test; no peer; does not gate."
+
+
 def test_a_suspect_node_shows_the_doubt(registry, burning_in):
     begin = burning_in()
     registry.finish("gpu01", begin.attempt, begin.fencing, "pass", ME)

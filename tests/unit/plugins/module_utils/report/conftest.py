@@ -20,6 +20,13 @@ def event(step, second, attempt=1, **more):
     }
 
 
+def gate(outcome=None, attempt=None, items=(), **more):
+    """What burn_in_gate says; open for a pass that nothing was written after."""
+    passed = outcome == "pass" and not more.get("stale")
+    given = {"passed": passed, "outcome": outcome, "attempt": attempt, "items": list(items), "stale": False}
+    return {**given, "reason": "", "time": T.format(40) if outcome else None, "simulated": False, **more}
+
+
 def _build(**more):
     nodes = [
         {
@@ -47,17 +54,20 @@ def _build(**more):
     ]
     given = {
         "events": {
-            "gpu01": [event("power_on", 0, attempt=1), event("power_on", 0, attempt=2), event("ssh", 30, attempt=2)]
+            "S1": [event("power_on", 0, attempt=1), event("power_on", 0, attempt=2), event("ssh", 30, attempt=2)]
         },
         "evidence": {},
+        "gates": {"S1": gate("pass", 7), "S2": gate("fail", 8)},
         "why": {
-            "gpu02": [
+            "S1": [],
+            "S2": [
                 {"code": "quarantined", "text": "GPU 3: <b>1</b> uncorrectable ECC error", "next_step": "replace it"}
-            ]
+            ],
         },
         "attempts": {
-            "gpu01": [
+            "S1": [
                 {
+                    "id": 2,
                     "stage": "deploy",
                     "started": T.format(0),
                     "ended": T.format(30),
@@ -71,9 +81,14 @@ def _build(**more):
         "audit": {"rows": 4, "ok": True, "first_bad": None, "last_time": T.format(59)},
     }
     given.update(more)
-    return model.build(nodes, **given)
+    return model.build(given.pop("nodes", nodes), **given)
 
 
 @pytest.fixture
 def build():
     return _build
+
+
+@pytest.fixture(name="gate")
+def gate_fixture():
+    return gate

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
+
 from ansible_collections.aicluster.baremetal.plugins.module_utils.report import html
 
 
@@ -13,11 +15,39 @@ def test_page_shows_reason_escaped_and_a_row_per_node(build):
     assert "http://" not in text and "https://" not in text, "nothing may be loaded from elsewhere"
 
 
-def test_simulated_mark_only_where_it_belongs(build):
-    real = {"gpu01": [{"check": "cpu", "outcome": "pass"}]}
-    simulated = {"gpu01": [{"check": "gpu", "outcome": "pass", "simulated": True}]}
-    assert '<span class="mark simulated">' not in html.render(build(evidence=real))
-    assert html.render(build(evidence=simulated)).count('<span class="mark simulated">') >= 3
+def cell(text, node, column):
+    """The text of one cell of the table of nodes."""
+    row = next(row for row in text.split('<tr class="node">')[1:] if f">{node}</a>" in row)
+    return re.findall(r"<td>(.*?)</td>", row, re.DOTALL)[column]
+
+
+def test_the_burn_in_column_shows_the_newest_burn_in_and_nothing_else(build, gate):
+    identity = {"check": "deploy.identity", "outcome": "pass", "attempt": 2}
+    lost = {"check": "bmc_access", "outcome": "fail", "attempt": None}
+    never = html.render(build(gates={"S1": gate(), "S2": gate("pass", 8)}, evidence={"S1": [identity], "S2": [lost]}))
+    assert 'class="mark idle">not run<' in cell(never, "gpu01", 6) and "pass" not in cell(never, "gpu01", 6)
+    assert 'class="mark pass">pass<' in cell(never, "gpu01", 7)
+    assert 'class="mark pass">pass<' in cell(never, "gpu02", 6) and 'class="mark fail">' in cell(never, "gpu02", 7)
+    stale = html.render(build(gates={"S1": gate("pass", 7, stale=True), "S2": gate()}))
+    assert 'class="mark idle">pass</span> <span class="mark idle">stale<' in cell(stale, "gpu01", 6)
+    assert "The node was written to since" in stale
+
+
+def test_what_does_not_gate_is_marked(build, gate):
+    items = [{"check": "cpu", "outcome": "pass"}, {"check": "network", "outcome": "could_not_test", "gates": False}]
+    text = html.render(build(gates={"S1": gate("pass", 7, items), "S2": gate()}))
+    assert 'could_not_test</span> <span class="mark idle">does not gate</span>' in text
+    assert 'title="1 check that does not gate could not be tested: network">1 not counted<' in cell(text, "gpu01", 6)
+
+
+def test_simulated_mark_only_where_it_belongs(build, gate):
+    def page(items):
+        return html.render(build(gates={"S1": gate("pass", 7, items), "S2": gate()}))
+
+    assert '<span class="mark simulated">' not in page([{"check": "cpu", "outcome": "pass"}])
+    # in the legend, in the row of the node, above its results and at the result
+    simulated = page([{"check": "gpu", "outcome": "pass", "simulated": True}])
+    assert simulated.count('<span class="mark simulated">') == 4
 
 
 def test_broken_chain_is_loud(build):

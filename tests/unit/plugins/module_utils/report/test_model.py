@@ -60,6 +60,49 @@ def test_build_sorts_nodes_and_takes_the_latest_attempt(build):
     assert page == build()
 
 
+def test_in_service_is_what_why_says(build):
+    held = [{"code": "hold", "text": "It is held.", "next_step": None}]
+    page = build(why={"S1": held, "S2": held}, holds={"S1": [{"owner": "alice", "reason": "x"}]})
+    assert page["in_service"] == 0 and [node["name"] for node in page["out_of_service"]] == ["gpu01", "gpu02"]
+    assert page["nodes"][0]["tone"] == "work"
+    no_lease = build(why={"S1": [{"code": "no_lease", "text": "x", "next_step": None}], "S2": held})
+    assert no_lease["in_service"] == 0 and len(no_lease["out_of_service"]) == 2
+    waits = [{"code": "state_deployed", "text": "x", "next_step": None}]
+    new = build(nodes=[{"name": "gpu03", "serial": "S1", "state": "deployed"}], why={"S1": waits})
+    assert (new["in_service"], new["out_of_service"], new["on_the_way"]) == (0, [], 1)
+
+
+def test_a_retired_node_and_the_one_in_its_place_are_told_apart(build, gate):
+    nodes = [
+        {"name": "gpu01", "serial": "S1", "state": "retired"},
+        {"name": "gpu01", "serial": "S9", "state": "active"},
+    ]
+    gone = [{"code": "retired", "text": "gpu01 is retired.", "next_step": None}]
+    page = build(nodes=nodes, why={"S1": gone, "S9": []}, gates={"S1": gate(), "S9": gate("pass", 9)})
+    assert [(row["anchor"], row["burn_in"]["word"]) for row in page["nodes"]] == [("S1", "not run"), ("gpu01", "pass")]
+    assert (page["in_service"], page["out_of_service"], page["on_the_way"]) == (1, [], 0)
+
+
+def test_only_an_open_gate_looks_like_a_pass(gate):
+    def shown(*given, **more):
+        found = model.burn_in(gate(*given, **more))
+        return found["word"], found["mark"]
+
+    assert shown() == ("not run", "idle")
+    assert shown(None, 4) == ("under way", "work")
+    assert shown("pass", 4) == ("pass", "pass")
+    assert shown("pass", 4, passed=False, reason="burn-in attempt 4 has no results on record") == ("pass", "work")
+    assert shown("pass", 4, stale=True) == ("pass", "idle")
+    assert shown("fail", 4) == ("fail", "fail") and shown("could_not_test", 4) == ("could_not_test", "could_not_test")
+
+
+def test_what_an_older_burn_in_found_is_not_among_the_other_checks(build):
+    attempts = {"S1": [{"id": 3, "stage": "burn_in"}, {"id": 7, "stage": "burn_in"}]}
+    evidence = {"S1": [{"check": "gpu_ecc", "outcome": "fail", "attempt": 3}, {"check": "hand", "outcome": "pass"}]}
+    page = build(attempts=attempts, evidence=evidence)
+    assert [row["check"] for row in page["nodes"][0]["checks"]["rows"]] == ["hand"]
+
+
 def test_facts_in_one_line():
     facts = {
         "processors": [{"model": "Xeon"}, {"model": "Xeon"}],

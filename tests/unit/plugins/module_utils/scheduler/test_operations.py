@@ -253,11 +253,35 @@ def test_gate(registry):
         [],
         [{"check": "gpu_count", "outcome": "could_not_test"}, {"check": "cpu", "outcome": "pass"}],
         [{"check": "x", "outcome": "not_applicable"}],
+        [{"check": "x", "outcome": "could_not_test", "gates": False}],
     ],
 )
 def test_gate_stays_closed_without_results(registry, items):
     passed(registry, "deploy", "software", "burn_in", items=items)
     assert not operations.burn_in_gate(registry, "gpu01")["passed"]
+
+
+def test_gate_says_what_does_not_gate(registry):
+    aside = {"check": "network", "outcome": "could_not_test", "gates": False}
+    passed(registry, "deploy", "software", "burn_in", items=[{"check": "cpu", "outcome": "pass"}, aside])
+    gate = operations.burn_in_gate(registry, "gpu01")
+    assert gate["passed"] and gate["reason"] == "1 check that does not gate could not be tested: network"
+    [kept] = [item for item in gate["items"] if item["check"] == "network"]
+    assert (kept["outcome"], kept["gates"]) == ("could_not_test", False)
+
+
+def test_gate_says_how_the_newest_burn_in_ended(registry):
+    def gate():
+        found = operations.burn_in_gate(registry, "gpu01")
+        return found["outcome"], found["stale"]
+
+    assert gate() == (None, False)
+    passed(registry, "deploy", "software", "burn_in")
+    assert gate() == ("pass", False)
+    registry.transition("gpu01", "accepted", "cleaning", "test")
+    registry.transition("gpu01", "cleaning", "available", "test")
+    passed(registry, "deploy")
+    assert gate() == ("pass", True)
 
 
 def test_gate_after_a_failed_burn_in(registry):
