@@ -11,7 +11,8 @@ import yaml
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from controller import Directory
 
-# In the place of ssh: node-check answers with the lines of its host's file, one a call; all else finds nobody, or a shell where HOST.up exists.
+# In the place of ssh: node-check answers with the lines of its host's file, one a call, HOST.knows has
+# a word of a command and its answer; all else finds nobody, or a shell where HOST.up exists.
 SSH = """#!/usr/bin/env python3
 import pathlib, subprocess, sys
 here = pathlib.Path(__file__).parent
@@ -24,6 +25,9 @@ if "node-check" in command:
         sys.stdin.read()
         sys.stdout.write(lines[0])
         sys.exit(0)
+elif (here / (host + ".knows")).exists() and (here / (host + ".knows")).read_text().split("\\n", 1)[0] in command:
+    sys.stdout.write((here / (host + ".knows")).read_text().split("\\n", 1)[1])
+    sys.exit(0)
 elif (here / (host + ".up")).exists():
     sys.exit(subprocess.run(["sh", "-c", command], check=False).returncode)
 sys.stderr.write(f"ssh: connect to host {host} port 22: No route to host\\n")
@@ -40,7 +44,7 @@ def answer(suite, item):
 class Site(Directory):
     def __init__(self, directory, stage, *names):
         super().__init__(directory, {}, ANSIBLE_PIPELINING="1")
-        self.stage, self.registry, self.hosts = stage, self.open_registry(), {}
+        self.stage, self.registry, self.hosts, self.others = stage, self.open_registry(), {}, {}
         self.programs = directory / "programs"
         self.programs.mkdir()
         (self.programs / "ssh").write_text(SSH)
@@ -50,8 +54,10 @@ class Site(Directory):
             self.hosts[name] = {"ansible_host": address, "ansible_ssh_executable": str(self.programs / "ssh")}
             self.registry.save_node(f"S{number}", "test", state="manageable", name=name)
             self.registry.transition(name, "manageable", "available", "test")
-            for past in ("deploy", "software")[: 1 if stage == "software" else 2]:
+            stages = ("deploy", "software", "burn_in", "enroll")
+            for past in stages[: stages.index(stage)]:
                 begun = self.registry.begin(name, past, actor="test")
+                self.registry.record_evidence(name, begun.attempt, [{"check": "cpu", "outcome": "pass"}], "test")
                 self.registry.finish(name, begun.attempt, begun.fencing, "pass", "test")
             self.answers(name)
 
@@ -62,7 +68,8 @@ class Site(Directory):
             (self.programs / f"{address}.up").touch()
 
     def play(self, **options):
-        (self.directory / "hosts.yml").write_text(yaml.safe_dump({"nodes": {"hosts": self.hosts}}))
+        groups = {"nodes": {"hosts": self.hosts}, "slurm_controllers": {"hosts": self.others}}
+        (self.directory / "hosts.yml").write_text(yaml.safe_dump(groups))
         arguments = (f"aicluster.baremetal.{self.stage}", "-e", json.dumps(options))
         return self.ansible_playbook(self.directory / "hosts.yml", *arguments)
 
@@ -133,3 +140,22 @@ def test_a_burn_in_of_a_node_that_is_away_says_so(tmp_path):
     assert status == 2, text
     state, ended, reason = site.left("gpu01")
     assert state == "burn_in_failed" and ended and "No route to host" in reason
+
+
+def test_a_slurm_controller_that_goes_away_while_it_is_configured(tmp_path):
+    site = Site(tmp_path, "enroll", "gpu01", "gpu02")
+    site.others["slurm01"] = {"ansible_host": "192.0.2.9", "ansible_ssh_executable": str(site.programs / "ssh")}
+    (site.programs / "192.0.2.9").write_text("")
+    (site.programs / "192.0.2.9.knows").write_text("/bin/sh -c true\n")
+    hardware = "NodeName=x CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000"
+    for name in ("gpu01", "gpu02"):
+        site.answers(name, up=True)
+        probe = f"slurmd -C\n{hardware}\n@gpus\n@model\n@simulated\n"
+        (site.programs / f"{site.hosts[name]['ansible_host']}.knows").write_text(probe)
+    status, text = site.play()
+    assert status == 2, text
+    for name in ("gpu01", "gpu02"):
+        state, ended, reason = site.left(name)
+        assert state == "enrolling_failed" and ended, reason
+        assert f"{name}: enroll: slurm01 cannot be reached any more: " in reason, reason
+        assert "No route to host" in reason and "unknown" not in reason

@@ -17,8 +17,8 @@ def test_sysctls_are_files(host):
     assert "vm.max_map_count" in host.check_output("cat /etc/sysctl.d/*")
 
 
-def test_a_value_that_was_set_by_hand_is_put_right_though_its_file_was(host):
-    assert host.sysctl("net.ipv4.conf.all.arp_ignore") == 1
+def test_a_limit_that_drifted_is_put_right_though_its_file_was(host):
+    assert host.check_output("systemctl show --property DefaultLimitNOFILE --value") == "1048576"
 
 
 def test_peers_have_names(host):
