@@ -1,4 +1,4 @@
-# What node_base does on a live node whose files are right and whose running values are not; systemctl is a stand-in that keeps its values in files.
+# What roles do on a live machine whose files are right and which runs with something else; systemctl is a stand-in that keeps its values in files.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
@@ -119,3 +119,19 @@ def test_an_image_tree_has_nothing_to_restart():
     tasks = yaml.safe_load((pathlib.Path(__file__).resolve().parents[2] / "roles/node_base/tasks/main.yml").read_text())
     (activate,) = [task for task in tasks if task.get("ansible.builtin.include_tasks") == "activate.yml"]
     assert activate["when"] == "not (aicluster_image_build | default(false) | bool)"
+
+
+def test_programs_of_the_boot_server_that_a_killed_run_left_with_old_files(node):
+    (node.directory / "boot").mkdir()
+    (node.directory / "play.yml").write_text(
+        PLAY.replace("node_base, tasks_from: activate", "boot_server, tasks_from: stale")
+    )
+    options = {"boot_server_dir": str(node.directory / "boot")}
+    assert node.run(**options) == ([], 0)
+    for name in ("nginx.conf", "boot-service.pyz"):
+        (node.directory / "boot" / name).write_text("x")
+    assert node.run(**options) == ([], 0)  # they were started later
+    node.started(-3600)
+    assert node.run("--check", **options) == ([], 1)
+    assert node.run(**options)[0] == ["restart aicluster-nginx.service", "restart aicluster-boot-service.service"]
+    assert node.run(**options) == ([], 0)
