@@ -11,6 +11,7 @@ import time
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import outcome as outcomes
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import process
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import plain
 
@@ -24,6 +25,86 @@ _ARGUMENTS = {
     "accept_differences": {"type": "bool", "default": False},
     "network_server": {"type": "bool", "default": False},
 }
+
+_NUMBER, _NOTHING = (int, float), type(None)
+_TEXT = (str, _NOTHING)
+# What is taken from a node's answer, and of which types. The rest stays out of the result: Ansible obeys keys such as `changed` and `ansible_facts`.
+_ANSWER = {
+    "suite": str,
+    "outcome": str,
+    "items": list,
+    "version": str,
+    "started": _NUMBER,
+    "seconds": _NUMBER,
+    "error": str,
+    "code": str,
+}
+_ANSWER_OF = {
+    "verify": {"different": list},
+    "burn_in": {"reason": _TEXT, "window": dict, "simulated": bool, "container": _TEXT},
+    "facts": {
+        "cpu": (dict, _NOTHING),
+        "memory_bytes": (int, _NOTHING),
+        "disks": (list, _NOTHING),
+        "serial": _TEXT,
+        "product": _TEXT,
+        "nics": dict,
+        "gpus": list,
+        "container": _TEXT,
+        "virtual": bool,
+        "kernel": _TEXT,
+        "simulated": bool,
+        "hardware_strings": dict,
+        "unreadable": list,
+    },
+}
+_ITEM = {
+    "check": str,
+    "outcome": str,
+    "value": object,
+    "unit": _TEXT,
+    "limit": object,
+    "rule": _TEXT,
+    "source": _TEXT,
+    "simulated": bool,
+    "detail": _TEXT,
+}
+
+
+def _of_types(found, types, where):
+    """The entries of `found` that are in `types`; ValueError with a sentence where one is of another type, or its outcome is none of the four."""
+    taken = {key: found[key] for key in types if key in found}
+    for key, value in taken.items():
+        kinds = types[key] if isinstance(types[key], tuple) else (types[key],)
+        # a truth value is a number to Python
+        if not isinstance(value, kinds) or isinstance(value, bool) and not {bool, object} & set(kinds):
+            wanted = " or ".join("null" if kind is _NOTHING else kind.__name__ for kind in kinds)
+            raise ValueError(f"{where}{key} is {json.dumps(value)[:80]}, wanted {wanted}")
+    if taken.get("outcome") not in outcomes.OUTCOMES:
+        raise ValueError(f"{where}outcome is {taken.get('outcome')!r:.80}, wanted {' | '.join(outcomes.OUTCOMES)}")
+    return taken
+
+
+def read_answer(text, suite):
+    """What a node answered: the keys that the suite has, nothing else. None where it is no answer of node-check; ValueError where one is not as it must be."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or "items" not in found:
+        return None
+    answer = _of_types(found, {**_ANSWER, **_ANSWER_OF[suite]}, "")
+    items = []
+    for number, item in enumerate(answer["items"]):
+        where = f"items[{number}]."
+        if not isinstance(item, dict) or not item.get("check"):
+            raise ValueError(f"items[{number}] is {json.dumps(item)[:80]}, wanted a dictionary with check and outcome")
+        items.append(_of_types(item, _ITEM, where))
+    answer["items"] = items
+    for key in ("different", "unreadable"):
+        if not all(isinstance(line, str) for line in answer.get(key, ())):
+            raise ValueError(f"{key} is {json.dumps(answer[key])[:80]}, wanted a list of sentences")
+    return answer
 
 
 def local_address(towards):
@@ -138,13 +219,22 @@ class ActionModule(ActionBase):
         finally:
             if server:
                 server.close()
-        answer = None
-        try:
-            answer = json.loads(ran.get("stdout") or "")
-        except ValueError:
-            pass
         result.update(changed=False, installed=True)
-        if not isinstance(answer, dict) or "items" not in answer:
+        try:
+            answer = read_answer(ran.get("stdout") or "", suite)
+        except ValueError as error:
+            sentence = f"the answer of {arguments['executable']} is not as wanted: {error}"
+            step = "look at node-check on the node, apply the role aicluster.baremetal.node_base to it"
+            return dict(
+                result,
+                failed=True,
+                outcome=outcomes.COULD_NOT_TEST,
+                items=[],
+                different=[sentence],
+                error={"code": "bad_answer", "next_step": step},
+                msg=f"{host}: {sentence}; next: {step}",
+            )
+        if answer is None:
             code, sentence, step = problem_of(
                 ran.get("rc"),
                 ran.get("stdout", ""),

@@ -12,15 +12,16 @@ description:
   - The manifest says what an image is, which packages it holds and the checksums of its files.
   - With O(state=present) it is written from the finished files of a build.
   - With O(state=verified) the files are compared with the manifest that is there, every checksum computed again.
+  - With O(state=read) it is returned with what is missing of the image, by names and sizes of its files; nothing of that is a failure.
 options:
   path:
     description: Directory of the image.
     type: path
     required: true
   state:
-    description: Write, or compare and fail where something differs.
+    description: Write, compare and fail where something differs, or read.
     type: str
-    choices: [present, verified]
+    choices: [present, verified, read]
     default: present
   name:
     description: Name of the image. Required with O(state=present).
@@ -69,9 +70,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 manifest:
-  description: The manifest.
+  description: The manifest. Empty with O(state=read) where there is none that can be read.
   returned: success
   type: dict
+problems:
+  description: What keeps the image from being used, in sentences.
+  returned: O(state=read)
+  type: list
+  elements: str
 """
 
 import os
@@ -133,7 +139,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "state": {"type": "str", "choices": ["present", "verified"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "verified", "read"], "default": "present"},
             "name": {"type": "str"},
             "key": {"type": "str", "no_log": False},
             "format": {"type": "str", "choices": ["disk", "directory"], "default": "disk"},
@@ -149,6 +155,10 @@ def main():
     try:
         if params["state"] == "verified":
             module.exit_json(changed=False, manifest=verified(params))
+        if params["state"] == "read":
+            manifest = manifests.load(params["path"])
+            problems = manifests.missing_parts(manifest, params["path"])
+            module.exit_json(changed=False, manifest=manifest or {}, problems=problems)
         manifest = present(params)
         if not module.check_mode:
             target = os.path.join(params["path"], "manifest.json")

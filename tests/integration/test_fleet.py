@@ -351,3 +351,43 @@ def test_ipmi_beside_redfish(tmp_path):
         assert [result["results"][name]["source"] for name in NAMES[:3]] == ["ipmi", "ipmi", "redfish"]
         assert result["changed_hosts"] == NAMES[:3]
         assert {lab.state(name)["power"] for name in NAMES[:3]} == {"On"}
+
+
+def test_the_playbook_writes_to_nodes_that_were_chosen_only(controller):
+    off(controller.lab)
+    (controller.directory / "hosts.yml").write_text(yaml.safe_dump({"nodes": {"hosts": controller.hosts}}))
+
+    def play(operation, options, *arguments):
+        given = json.dumps({"fleet_operation": operation, "fleet_options": options})
+        inventory, playbook = controller.directory / "hosts.yml", "aicluster.baremetal.fleet"
+        status, text = controller.ansible_playbook(inventory, playbook, "-e", given, *arguments)
+        return status, " ".join(text.split())
+
+    # of one that writes nothing is sent; one that nobody knows is not taken for one that reads
+    for operation, options in (("power", {"state": "on"}), ("log", {"state": "cleared"}), ("nothing", {})):
+        status, text = play(operation, options)
+        assert status == 2 and f"fleet_operation {operation} writes to BMCs, and no nodes are chosen" in text, text
+    assert "writes to BMCs" in play("power", {"state": "on"}, "-e", "all_nodes=false")[1]
+    assert set(power(controller.lab).values()) == {"Off"}
+    assert play("health", {"power": "off"})[0] == 0
+    assert "argument 'all_nodes'" in play("power", {"state": "on"}, "-e", "all_nodes=perhaps")[1]
+    status, text = play("power", {"state": "on"}, "-l", "gpu02")
+    assert status == 0, text
+    assert power(controller.lab) == {name: "On" if name == "gpu02" else "Off" for name in NAMES}
+    status, text = play("power", {"state": "on"}, "-e", "all_nodes=true")
+    assert status == 0 and set(power(controller.lab).values()) == {"On"}, text
+
+
+def test_what_reads_is_what_the_operations_say(controller):
+    """The playbook's list of operations that read, against the write requests that they send."""
+    (controller.directory / "hosts.yml").write_text(yaml.safe_dump({"nodes": {"hosts": controller.hosts}}))
+    for operation in ("info", "sensors", "firmware_info", "log"):
+        before = {name: len(writes(controller.lab, name)) for name in NAMES}
+        arguments = ("aicluster.baremetal.fleet", "-e", f"fleet_operation={operation}")
+        status, text = controller.ansible_playbook(controller.directory / "hosts.yml", *arguments)
+        assert status == 0, text
+        assert {name: len(writes(controller.lab, name)) for name in NAMES} == before, operation
+
+
+def writes(lab, name):
+    return [entry for entry in lab.requests(name) if "/SessionService/" not in entry["path"]]

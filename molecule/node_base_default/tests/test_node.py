@@ -17,6 +17,10 @@ def test_sysctls_are_files(host):
     assert "vm.max_map_count" in host.check_output("cat /etc/sysctl.d/*")
 
 
+def test_a_limit_that_drifted_is_put_right_though_its_file_was(host):
+    assert host.check_output("systemctl show --property DefaultLimitNOFILE --value") == "1048576"
+
+
 def test_peers_have_names(host):
     assert host.addr("slurm01").ipv4_addresses == ["10.77.1.2"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 
 from ..core.errors import InvalidInput
 from .items import could_not_test, failed, judged, not_applicable, passed
@@ -187,8 +188,24 @@ def blocks(system, wanted):
     return results
 
 
+_UNIT_FIELDS = "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,Result,ActiveEnterTimestampMonotonic"
+
+
+def _older_than(unit, paths):
+    """Those of the files that were written after the active unit was started, which has not read them then."""
+    since = unit.get("ActiveEnterTimestampMonotonic", "")
+    if unit.get("ActiveState") != "active" or not since.isdigit() or since == "0":
+        return []
+    # by the monotonic clock, because the other one may have been set since
+    started = time.time() - time.monotonic() + int(since) / 1e6
+    return [path for path in paths if os.path.exists(path) and os.stat(path).st_mtime > started]
+
+
 def services(system, wanted, image=False):
-    """Enabled and active state of units, asked once for all of them. In an image tree nothing runs, so only `enabled` counts there."""
+    """Enabled and active state of units, and `newer_than`: files that the unit reads at its start; asked once for all of them.
+
+    In an image tree nothing runs, so only `enabled` counts there.
+    """
     names = sorted(wanted)
     if not names:
         return []
@@ -219,7 +236,7 @@ def services(system, wanted, image=False):
             )
         return results
     ran = system.run(
-        ["systemctl", "show", "-p", "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,Result"] + names,
+        ["systemctl", "show", "-p", _UNIT_FIELDS] + names,
         60,
     )
     if ran.rc != 0:
@@ -261,6 +278,9 @@ def services(system, wanted, image=False):
             and not (want["active"] and condition_unmet and not wrong)
         ):
             wrong.append(f"it is {state} ({unit.get('SubState')}, result {unit.get('Result')})")
+        wrong += [
+            f"it runs since before {path} was written" for path in _older_than(unit, want.get("newer_than") or ())
+        ]
         if wrong:
             results.append(failed(check, value=state, detail=f"{name}: {', '.join(wrong)}", **parts))
         elif want.get("active") and condition_unmet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 
 import pytest
 
@@ -124,6 +125,23 @@ def unit(**fields):
 def test_services(text, rc, container, wanted):
     (item,) = verify.services(Systemctl(text, rc, container), {"a.service": {"enabled": True, "active": True}})
     assert item["outcome"] == wanted
+
+
+def test_a_service_that_runs_since_before_its_file_was_written(tmp_path):
+    config = tmp_path / "a.conf"
+    config.write_text("x")
+    want = {"a.service": {"enabled": True, "active": True, "newer_than": [str(config), str(tmp_path / "none")]}}
+
+    def seen(seconds, **fields):
+        started = unit(ActiveEnterTimestampMonotonic=int((time.monotonic() + seconds) * 1e6), **fields)
+        return verify.services(Systemctl(started), want)[0]
+
+    assert seen(+60)["outcome"] == "pass"
+    item = seen(-60)
+    assert item["outcome"] == "fail" and item["detail"] == f"a.service: it runs since before {config} was written"
+    # one that does not run has not read it either, and says so otherwise
+    assert "it is failed" in seen(-60, ActiveState="failed")["detail"]
+    assert verify.services(Systemctl(unit()), want)[0]["outcome"] == "pass"  # an old service manager says nothing of it
 
 
 def test_services_in_an_image():
