@@ -72,7 +72,7 @@ def test_a_drive_of_a_volume_is_refused(lab):
 def test_a_bmc_that_shows_no_progress(lab, monkeypatch):
     """It may have done it or not; a drive must not leave the house on that. What is known of the others is in the error."""
     monkeypatch.setattr(erase, "SHOWS_S", 0.2)
-    lab.set_behaviour("gpu01", volume_task_s=0)
+    lab.set_behaviour("gpu01", accept_and_do_nothing=["volume"])
     for drives in (["SN0"], ["SN0", "SN1"]):
         before = len(writes(lab))
         with pytest.raises(errors.DeadlineExceeded) as caught:
