@@ -17,7 +17,7 @@ from ..core.deadline import Deadline
 from ..core.errors import AuthenticationFailed, BaremetalError, NotFound, Refused, Unreachable, Unsupported
 from ..core.redact import Redactor
 from . import guard, quirks, transform
-from .errors import AnswerLost, HttpError, TransportError, read_messages, verdict
+from .errors import AnswerLost, HttpError, TransportError, only_refuses, read_messages, verdict
 from .tls import fetch_fingerprint
 
 LOG = logging.getLogger(__name__)
@@ -551,17 +551,19 @@ class RedfishClient:
             raise self._error_in_place(path, answer)
         return answer.body
 
-    def _error_in_place(self, path, answer):
-        """Some BMCs answer 200 and an error (Intel S2600, for drives that it lists and does not have)."""
+    def _error_in_place(self, path, answer, method="GET", status=500):
+        """Some BMCs answer 200 and an error (Intel S2600, for drives that it lists and does not have). `status`: what it should have been."""
         messages = self._redact(read_messages(answer.body))
         missing = any(item["id"].rsplit(".", 1)[-1] in MISSING_KEYS for item in messages)
         said = "; ".join(dict.fromkeys(item["text"] or item["id"] for item in messages))
         return HttpError(
-            "the BMC answered with an error in the place of the resource",
-            status=404 if missing else 500,
+            "the BMC answered with an error in the place of the resource"
+            if method == "GET"
+            else "the BMC refused a request, with the status of success",
+            status=404 if missing else status,
             messages=messages,
             host=self.endpoint.label,
-            thing=f"GET {path}",
+            thing=f"{method} {path}",
             seen=f"HTTP {answer.status}, {said[:400] or 'an error without a message'}",
         )
 
@@ -701,7 +703,10 @@ class RedfishClient:
 
     def post(self, path, body=None):
         """POST; sent again only where it certainly did not arrive. An action without parameters sends `{}`, as some BMCs demand."""
-        return self._send("POST", path, {} if body is None else body)
+        answer = self._send("POST", path, {} if body is None else body)
+        if only_refuses(answer.body):
+            raise self._error_in_place(path, answer, "POST", 400)
+        return answer
 
     def delete(self, path):
         """DELETE; with If-Match, down the ladder of forms, only where the BMC asks for it."""

@@ -296,3 +296,18 @@ def test_a_lost_answer_that_nothing_can_decide_is_an_error(monkeypatch, wanted):
         with pytest.raises(AnswerLost) as caught:
             operations.power(where, wanted, interval=0.05, deadline_s=5)
         assert caught.value.next_step and script.count("POST", "/reset") == 1
+
+
+@pytest.mark.parametrize("name", ["Severity", "MessageSeverity"])
+@pytest.mark.parametrize(("severity", "refused"), [("Critical", True), ("Warning", False), ("OK", False)])
+def test_a_refusal_with_the_status_of_success(name, severity, refused):
+    body = said("GeneralError", "The NMI could not be sent.")
+    body["error"]["@Message.ExtendedInfo"][0][name] = severity
+    with serving(refusing((200, body))) as (script, where):
+        if refused:
+            with pytest.raises(HttpError) as caught:
+                operations.power(where, "nmi", interval=0.05, deadline_s=5)
+            assert "HTTP 200, The NMI could not be sent" in caught.value.seen and caught.value.next_step
+        else:
+            assert operations.power(where, "nmi", interval=0.05, deadline_s=5).changed
+        assert script.count("POST", "/reset") == 1
