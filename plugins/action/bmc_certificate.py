@@ -11,13 +11,30 @@ class ActionModule(BmcAction):
     def remember(self, params, result):
         """Where the host has a pin and the task named none, the new certificate takes its place, also when an earlier run had installed it already."""
         fingerprint = result.get("fingerprint")
-        if not fingerprint or result.get("failed") or self.check_mode or "bmc_fingerprint" in self._task.args:
+        if not fingerprint or result.get("failed") or "bmc_fingerprint" in self._task.args:
             return
         have, serial = self.variable("bmc_fingerprint"), self.variable("aicluster_serial")
         if not have or have == fingerprint:
             return
-        result["pinned"] = False
-        if serial and self.setting("registry"):
-            self.registry.save_node(serial, self.actor, bmc_fingerprint=fingerprint)
-            result["pinned"] = True
-        self.tell_inventory(result, self.host, (), {"bmc_fingerprint": fingerprint})
+        result["pinned"] = bool(serial and self.setting("registry"))
+        if result["pinned"]:
+            pin = {"bmc_fingerprint": fingerprint}
+            plan = (
+                self.registry.plan_node(serial, **pin)
+                if self.check_mode
+                else self.registry.save_node(serial, self.actor, **pin)
+            )
+            self._add(result, plan)
+        if not self.check_mode or result["before"] == result["after"]:
+            # The BMC shows it: the tasks that follow need it, those of a check too. Before ansible-core 2.21 this alone makes the task a changed one.
+            self.tell_inventory(result, self.host, (), {"bmc_fingerprint": fingerprint})
+
+    def _add(self, result, plan):
+        """The registry's part of the change, to that of the BMC."""
+        if not plan.changed:
+            return
+        result["msg"] = f"{result['msg']}, {plan.summary()}" if result["changed"] else plan.summary()
+        result["changed"] = True
+        if self._task.diff:
+            diff = result.get("diff") or {}
+            result["diff"] = {side: diff.get(side, "") + text for side, text in plan.diff().items()}

@@ -109,7 +109,7 @@ fingerprint:
   returned: with O(state=installed)
   type: str
 pinned:
-  description: Whether the new fingerprint was recorded in the registry.
+  description: Whether the new fingerprint is recorded in the registry (in check mode, whether it would be). Where it was not yet, that is a change too.
   returned: when the host had another one pinned
   type: bool
 csr:

@@ -10,7 +10,8 @@ version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
   - Reads the power state, sends what is needed, and reads it back until it is so. A BMC that accepts a request and does nothing is a failure.
-  - A request whose answer was lost is never sent twice; the power state decides.
+  - A request whose answer was lost is never sent twice; the power state decides. An interrupt or a restart that shows no sign is an error then.
+  - Where a BMC accepts something and has no means to show that it was done, the result says so with RV(verified) and a warning.
   - Inside an attempt (the host variable C(aicluster_fencing) is set) the fencing number is checked immediately before each request.
 extends_documentation_fragment:
   - aicluster.baremetal.bmc
@@ -22,7 +23,8 @@ options:
       - V(restart) shuts the operating system down and switches the server on again; O(fallback) and O(graceful_timeout) count for it too.
       - V(reset) restarts at once, V(cycle) takes the power away and gives it back; both always change something.
         A server that is off is switched on by all three.
-      - V(nmi) sends a non-maskable interrupt, with which an operating system writes a dump; only that the server is on afterwards can be verified.
+      - V(nmi) sends a non-maskable interrupt, with which an operating system writes a dump; only that the server is on afterwards can be verified, so
+        RV(verified) is false.
       - V(ac_cycle) takes the mains power away and gives it back, V(aux_cycle) the standby power, where the BMC has an action for it (Redfish only). The
         BMC restarts with it. It is waited for, a server that stays off is switched on, and both always change something.
         Where the BMC wants the server off before, it is switched off at once, without asking the operating system.
@@ -84,6 +86,10 @@ after:
   returned: success
   type: dict
   sample: {power: "on"}
+verified:
+  description: Whether the BMC showed that it was done. False after V(nmi), and where a BMC accepted a restart and has nothing that shows one.
+  returned: success, but for check mode
+  type: bool
 action:
   description: The action of the BMC that takes the power away, and its reset type.
   returned: success, with O(state=ac_cycle) and O(state=aux_cycle)

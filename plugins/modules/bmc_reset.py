@@ -11,7 +11,7 @@ author: aicluster contributors (@aicluster)
 description:
   - Restarts the BMC itself; its server goes on. A BMC that hangs, hides a device or blocks BIOS settings with an old job is often mended by it.
   - Ready means two good authenticated reads after it was away, not an open port. A BMC that accepts the restart and does not do it is a failure where it shows
-    when it was last restarted, otherwise a warning.
+    when it was last restarted. Otherwise it is a warning and RV(verified) is false; where the answer was lost too, it is a failure.
   - It always is a change; use C(when) to do it only where it is needed.
   - Inside an attempt (the host variable C(aicluster_fencing) is set) the fencing number is checked immediately before each request.
 extends_documentation_fragment:
@@ -52,6 +52,10 @@ after:
 waited:
   description: Whether it was waited for.
   returned: success
+  type: bool
+verified:
+  description: Whether the BMC was seen to restart, by going away or by its time of the last restart. False without O(wait).
+  returned: success, but for check mode
   type: bool
 seconds:
   description: Seconds until it was ready.

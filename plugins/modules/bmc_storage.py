@@ -11,7 +11,9 @@ author: aicluster contributors (@aicluster)
 description:
   - Makes one volume present, found by its name or else by its level and drives, or absent, and reads it back.
   - With O(state=erased) it erases drives (the action Drive.SecureErase), one after the other, and follows each erasure to its end. A drive that belongs to a
-    volume or is a spare is refused. BMCs do not show whether a drive was erased before, so this is always a change.
+    volume, is a spare or is busy is refused. BMCs do not show whether a drive was erased before, so this is always a change.
+  - A BMC that accepts an erasure and shows neither a task nor an operation of the drive fails the task with the code C(erase_not_seen). The error says for each
+    drive whether it is erased, unknown or not begun.
   - All of these destroy what is on the drives, so they want O(consent). A volume of this name that has another level or other drives is an error; it is
     never rebuilt.
   - Jobs of the controller are followed to their end. What the controller does at the next start of the server shows as RV(reboot_required).
@@ -101,7 +103,10 @@ before:
   returned: success
   type: dict
 after:
-  description: The same afterwards (in check mode, as it would be).
+  description:
+    - The same afterwards (in check mode, as it would be). A volume that the controller makes or removes at the next start of the server is as before.
+    - For O(state=erased) each of the C(drives) has C(erased), which is true where the BMC showed the erasure and its end, and false where it waits for the next
+      start of the server.
   returned: success
   type: dict
 consent_required:

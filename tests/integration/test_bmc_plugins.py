@@ -275,6 +275,7 @@ def test_a_new_certificate_is_pinned_at_once(controller, lab, tmp_path):
     install = {"aicluster.baremetal.bmc_certificate": files}
     status, output, result = controller.play(install, hosts="gpu02", variables=variables, arguments=["--check"])
     assert status == 0 and result["changed"] and not controller.registry.node(serial)["bmc_fingerprint"]
+    assert result["pinned"] and "bmc_fingerprint" in result["msg"] and "certificate" in result["msg"]
     status, output, result = controller.play(install, {POWER: {"state": "on"}}, hosts="gpu02", variables=variables)
     assert status == 0 and result["after"] == {"power": "on"}, output
     assert "PRIVATE KEY" not in output
@@ -283,7 +284,20 @@ def test_a_new_certificate_is_pinned_at_once(controller, lab, tmp_path):
     before = len(lab.requests("gpu02"))
     status, output, result = controller.play(install, hosts="gpu02", variables=variables)
     assert status == 0 and result["fingerprint"] == pinned and result["before"] == result["after"]
-    assert len(lab.requests("gpu02")) == before
+    assert result["pinned"] and result["msg"] == "nothing to change" and len(lab.requests("gpu02")) == before
+    # the certificate is there and the registry has the old pin: recording the new one is the change, which check mode tells
+    old = "0" * 64
+    controller.registry.save_node(serial, "test", bmc_fingerprint=old)
+    for arguments, shown in ((["--check", "--diff"], old), (["--diff"], pinned)):
+        status, output, result = controller.play(
+            install, {POWER: {"state": "on"}}, hosts="gpu02", variables=variables, arguments=arguments
+        )
+        assert status == 0 and result["after"] == {"power": "on"} and changes(output) == 1, output
+        assert controller.registry.node(serial)["bmc_fingerprint"] == shown and len(lab.requests("gpu02")) == before
+        assert f'-bmc_fingerprint: "{old}"' in output and f'+bmc_fingerprint: "{pinned}"' in output
+    variables["bmc_fingerprint"] = pinned
+    status, output, result = controller.play(install, hosts="gpu02", variables=variables, arguments=["--diff"])
+    assert status == 0 and not result["changed"] and "pinned" not in result, output
 
 
 def test_what_takes_down_or_destroys_wants_a_word(controller, lab):

@@ -70,7 +70,7 @@ def account(
             rest = {"role": role, "enabled": enabled, "update_password": update_password}
             return _forced_change(client, error, username, password, state, rest, deadline, check, fence)
         collection = transform.link(service, "Accounts")
-        items = client.members(collection, "the accounts", expand=False)
+        items = client.members(collection, "the accounts", expand=False, certain=state == "absent")
         item = next((entry for entry in items if transform.text(entry, "UserName") == username), None)
         have = transform.account_facts(item) if item else None
         before = {key: have[key] for key in ("username", "role", "enabled")} if have else {}
@@ -347,7 +347,7 @@ def _verify_account(
         _await_login(endpoint, username, password, deadline)
     with connect(endpoint, deadline) as fresh:
         fresh.hide(password)
-        items = fresh.members(collection, "the accounts", expand=False)
+        items = fresh.members(collection, "the accounts", expand=False, certain=state == "absent")
     found = next(
         (transform.account_facts(entry) for entry in items if transform.text(entry, "UserName") == username), None
     )

@@ -238,6 +238,7 @@ def bios(
         if not check:
             if foreign:
                 _clear(client, places, live, pending)
+                _verify_cleared(client, places, foreign, interval)
             if to_send:
                 result.more["job"] = _send(client, places, to_send, waves)
                 _verify_pending(client, places, to_send, interval)
@@ -430,11 +431,31 @@ def _clear(client, places, live, pending):
             raise
 
 
-def _verify_pending(client, places, values, interval):
-    part = Deadline(
+def _verify_cleared(client, places, foreign, interval):
+    def left(state):
+        return {name: value for name, value in state[1].items() if name in foreign}
+
+    read_until(
+        client,
+        _part(client),
+        places.read,
+        lambda state: not left(state),
+        thing="BIOS settings",
+        wanted="none of the values that were pending",
+        message="the BMC accepted to throw the pending BIOS settings away and still shows them",
+        next_step="delete the job on the BMC's web page, or restart the BMC (bmc_reset), and try again",
+        interval=interval,
+        describe=lambda state: _words(left(state)),
+    )
+
+
+def _part(client):
+    return Deadline(
         min(PENDING_SHOWS_S, client.deadline.remaining()), "pending BIOS settings", host=client.endpoint.label
     )
 
+
+def _verify_pending(client, places, values, interval):
     def missing(state):
         live, pending = state
         return {
@@ -445,7 +466,7 @@ def _verify_pending(client, places, values, interval):
 
     read_until(
         client,
-        part,
+        _part(client),
         places.read,
         lambda state: not missing(state),
         thing="BIOS settings",

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from ..core.deadline import Deadline
-from ..core.errors import BaremetalError, Conflict, InvalidInput, NotFound, Refused, Unsupported
+from ..core.errors import (
+    AuthenticationFailed,
+    BaremetalError,
+    Conflict,
+    DeadlineExceeded,
+    InvalidInput,
+    NotFound,
+    Refused,
+    Unsupported,
+)
 from ..core.plan import Change, Plan
 from . import connect, tasks, transform
 from . import consent as word
 from .endpoint import check_seconds
-from .errors import AnswerLost, HttpError
+from .errors import AnswerLost
 from .result import Result, known_identity, read_until
 from .storage import choose_drives, volume_facts
 
@@ -60,7 +69,11 @@ def erase(
     fence=None,
     interval=2.0,
 ):
-    """Erase `drives` (ids, slot labels or serial numbers) one after the other. It is always a change. `consent`: the serial number of each of them."""
+    """Erase `drives` (ids, slot labels or serial numbers) one after the other. It is always a change. `consent`: the serial number of each of them.
+
+    `erased` of a drive in the result is true where the BMC showed the erasure and its end, and false where it waits for the server's next start.
+    Everything else, an erasure of which nothing was seen too, is an error, which says how far the drives before it came.
+    """
     check_seconds("timeout", deadline_s, endpoint.label)
     if not drives or (method is not None and method not in METHODS):
         raise InvalidInput(
@@ -79,25 +92,33 @@ def erase(
         actions = [_action(client, drive, method) for drive in chosen]
         for drive in chosen:
             _refuse_used(client, storages, drive)
-        words = f"erased ({method})" if method else "erased"
+        later = apply_time == "OnReset"
+        words = "erased" + (f" ({method})" if method else "") + (" at the next start of the server" if later else "")
         plan = Plan([Change(f"drive.{label_of(drive)}", _shown(drive), words) for drive in chosen])
         given = word.words_of(consent)
         result = Result(
             True,
             plan,
             {"drives": [_facts(drive, None) for drive in chosen]},
-            {"drives": [_facts(drive, True) for drive in chosen]},
+            {"drives": [_facts(drive, not later) for drive in chosen]},
             client.warnings,
             client.source,
         )
         serials = [transform.text(drive, "SerialNumber") for drive in chosen]
-        result.more = {**word.lacking(serials, given, "a serial number that the BMC shows"), "reboot_required": False}
+        result.more = {**word.lacking(serials, given, "a serial number that the BMC shows"), "reboot_required": later}
         if given or not check:
             _require(endpoint, chosen, given, plan)
         if not check:
+            found = result.after["drives"] = []
             for drive, action in zip(chosen, actions):
-                waits = _erase(client, drive, action, method, passes, apply_time, deadline, interval)
-                result.more["reboot_required"] = result.more["reboot_required"] or waits
+                try:
+                    done = _erase(client, drive, action, method, passes, apply_time, deadline, interval)
+                except BaremetalError as error:
+                    if len(chosen) > 1:
+                        error.seen = f"{error.seen or error.message}; {_how_far(chosen, found)}"
+                    raise
+                found.append(_facts(drive, done))
+            result.more["reboot_required"] = not all(facts["erased"] for facts in found)
         result.bmc = known_identity(client)
         return result
 
@@ -110,6 +131,13 @@ def _shown(drive):
 def _facts(drive, erased):
     found = {"id": label_of(drive), "serial": transform.text(drive, "SerialNumber") or None}
     return found if erased is None else {**found, "erased": erased}
+
+
+def _how_far(chosen, found):
+    """What is known of each drive when the work ends with an error at the one after `found`."""
+    states = ["erased" if facts["erased"] else "not erased before the server's next start" for facts in found]
+    states += ["unknown", *["not begun"] * len(chosen)]
+    return ", ".join(f"drive {label_of(drive)}: {state}" for drive, state in zip(chosen, states))
 
 
 def _drives(client, storages, controller):
@@ -163,31 +191,32 @@ def _action(client, drive, method):
     return action
 
 
-def _if_there(client, uri):
-    """A resource, None where the BMC says that there is none. Every other trouble is an error: what cannot be read may be in use."""
-    try:
-        return client.get(uri)
-    except HttpError as error:
-        if error.status == 404:
-            return None
-        raise
-
-
 def _refuse_used(client, storages, drive):
     """A drive that belongs to a volume is not erased; by its own links and by those of the volumes, as BMCs often have only one of them."""
     own = transform.same_path(transform.text(drive, "@odata.id"))
-    volumes = [_if_there(client, uri) for uri in transform.links(drive, "Links", "Volumes")]
+    volumes = [client.if_there(uri) for uri in transform.links(drive, "Links", "Volumes")]
     linked = len(volumes)
     for storage in storages:
         uri = transform.link(storage, "Volumes")
         if uri and own in map(transform.same_path, transform.links(storage, "Drives")):
-            for item in client._pages(_if_there(client, uri)):
-                volumes.append(item if len(item) > 3 else _if_there(client, transform.text(item, "@odata.id")))
+            for item in client._pages(client.if_there(uri), client.if_there):
+                volumes.append(item if len(item) > 3 else client.if_there(transform.text(item, "@odata.id")))
     uses = []
     for number, volume in enumerate(volumes):
         facts = volume_facts(volume or {})
         if volume and (number < linked or own in facts["drives"]) and not is_own_volume(volume, facts):
             uses.append(f"volume {facts['name'] or facts['id']}")
+    busy = operation_of(drive)
+    if busy:
+        raise Conflict(
+            "the drive is busy, it was not erased",
+            host=client.endpoint.label,
+            thing=f"drive {label_of(drive)}",
+            wanted="a drive that does nothing",
+            seen=busy,
+            next_step="wait until it is done (bmc_info, section storage) and run again",
+            code="drive_busy",
+        )
     spare = transform.text(drive, "HotspareType")
     if spare and spare != "None":
         uses.append(f"a spare ({spare})")
@@ -220,7 +249,7 @@ def _require(endpoint, chosen, given, plan):
 
 
 def _erase(client, drive, action, method, passes, apply_time, deadline, interval):
-    """One drive: sent once, followed to its end, read back. Returns whether it waits for a restart of the server."""
+    """One drive: sent once, followed to its end, read back. Returns whether it is erased; False: it waits for a restart of the server."""
     thing, uri = f"the erasure of drive {label_of(drive)}", transform.text(drive, "@odata.id")
     body = {}
     if method:
@@ -239,30 +268,39 @@ def _erase(client, drive, action, method, passes, apply_time, deadline, interval
     if handle:
         outcome = tasks.require(client, tasks.follow(client, handle, deadline, thing=thing), thing)
         if outcome.state == tasks.WAITING:
-            return True
-    else:
-        began = _await_begin(client, uri, deadline, interval)
-        if lost is not None and not began:
+            return False
+    elif not _await_begin(client, uri, deadline, interval):
+        if lost is not None:
             lost.next_step = "look at the drive and at the BMC's log (bmc_log) before you run it again"
             raise lost
-        if not began:
-            client.warnings.append(
-                f"{thing}: the BMC accepted it and shows neither a task nor an operation of the drive; only that the drive is there was verified"
-            )
+        raise DeadlineExceeded(
+            "the BMC accepted it and showed nothing of it, so the drive must not be taken for erased",
+            host=client.endpoint.label,
+            thing=thing,
+            wanted=f"a task, or an operation of the drive within {SHOWS_S:.0f} s",
+            seen=f"HTTP {answer.status}, and a drive that does nothing",
+            next_step="look in the operating system at what is on it (nvme sanitize-log), or erase it there (nvme sanitize, hdparm)",
+            code="erase_not_seen",
+        )
     _await_end(client, uri, drive, deadline, interval, thing)
-    return False
+    return True
 
 
 def _await_begin(client, uri, deadline, interval):
+    """Whether the drive shows an operation within SHOWS_S. One that cannot be read meanwhile may be at work or not, so it is waited for."""
     part = Deadline(min(SHOWS_S, deadline.remaining()), "a sign of the erasure", host=client.endpoint.label)
-    while not part.expired():
+    while True:
+        readable = True
         try:
             if operation_of(client.get(uri)):
                 return True
+        except AuthenticationFailed:
+            raise
         except BaremetalError:
-            return True  # a drive that cannot be read while the work is on is a sign of it
-        part._sleep(min(interval, max(0.01, part.remaining())))
-    return False
+            readable = False
+        if deadline.expired() or (readable and part.expired()):
+            return False
+        part._sleep(min(interval, max(0.01, deadline.remaining())))
 
 
 def _await_end(client, uri, drive, deadline, interval, thing):
@@ -271,7 +309,7 @@ def _await_end(client, uri, drive, deadline, interval, thing):
     seen = read_until(
         client,
         busy,
-        lambda: _if_there(client, uri),
+        lambda: client.if_there(uri),
         lambda body: body is not None and not operation_of(body),
         thing=thing,
         wanted="a drive that is there and does nothing",

@@ -126,3 +126,14 @@ def read_messages(body):
             {"id": str(error.get("code") or ""), "text": str(error.get("message") or ""), "args": [], "related": []}
         )
     return found
+
+
+def only_refuses(body):
+    """True for an answer that is an error and nothing else, with a critical message in it: some BMCs send that with the status of success."""
+    if not isinstance(body, dict) or set(body) != {"error"} or not isinstance(body["error"], dict):
+        return False
+    items = body["error"].get("@Message.ExtendedInfo")
+    items = items if isinstance(items, list) else [items]
+    return any(
+        isinstance(item, dict) and "Critical" in (item.get("MessageSeverity"), item.get("Severity")) for item in items
+    )

@@ -278,13 +278,13 @@ def _can_skip(client):
     return isinstance(features, dict) and (features.get("TopSkipQuery") is True or features.get("SkipQuery") is True)
 
 
-def _entries(client, page, limit):
-    """Members are whole entries nearly everywhere; where they are links, each is read, the last `limit` of a page."""
+def _entries(client, page, limit, read=None):
+    """Members are whole entries nearly everywhere; where they are links, each is read, the last `limit` of a page. `read`: by what, else leniently."""
     found = []
     members = [item for item in transform.members_of(page) if isinstance(item, dict)]
     links = [item for item in members if len(item) <= 1]
     for item in members if not links else members[-limit:]:
-        whole = item if len(item) > 1 else client.optional(transform.text(item, "@odata.id"), "a log entry")
+        whole = item if len(item) > 1 else (read or client.optional)(transform.text(item, "@odata.id"), "a log entry")
         if whole:
             found.append(entry_facts(whole))
     return found
@@ -301,8 +301,18 @@ def _clear(client, service, deadline, check, interval):
             next_step="some logs (audit, lifecycle) never can be; the SEL can be by IPMI",
         )
 
+    if not service["entries"]:
+        raise Unsupported(
+            "the BMC does not show the entries of this log, so nobody could see whether it was cleared",
+            host=client.endpoint.label,
+            thing=f"log {service['name']}",
+            wanted="a link Entries",
+            seen="none",
+            next_step="clear it on the BMC's web page; the SEL can be cleared by IPMI (bmc_protocol: ipmi)",
+        )
+
     def observe():
-        return _entries(client, client.get(service["entries"]), 50) if service["entries"] else []
+        return _entries(client, client.get(service["entries"]), 50, client.if_there)
 
     before = observe()
     changed = not only_says_cleared(before)

@@ -149,7 +149,7 @@ def media(
     with connect(endpoint, deadline, fence) as client:
         client.hide(password)
         client.login()
-        devices = read_devices(client)
+        devices = read_devices(client, certain=state == "ejected")
         if state == "inserted":
             chosen = [choose_device(devices, image, kind, device, endpoint.label)]
         else:
@@ -178,11 +178,11 @@ def _shown(devices):
     return {device["id"]: {"image": device["image"], "inserted": device["inserted"]} for device in devices}
 
 
-def read_devices(client):
-    """Virtual devices below the system and below its manager (they moved from there); the same id in both is one device."""
+def read_devices(client, certain=False):
+    """Virtual devices below the system and below its manager (they moved from there); the same id in both is one device. `certain`: see client.members."""
     found = {}
     for owner in (client.system(), client.manager()):
-        for resource in client.members(transform.link(owner, "VirtualMedia"), "the virtual media"):
+        for resource in client.members(transform.link(owner, "VirtualMedia"), "the virtual media", certain=certain):
             facts = device_facts(resource)
             if facts["uri"]:
                 found.setdefault(facts["id"].lower(), facts)

@@ -25,6 +25,8 @@ RESET_TYPES = {
 # Seconds in which a restart must show itself where the BMC shows such a thing at all.
 RESTART_SHOWS_S = {"reset": 4.0, "cycle": 12.0}
 RESTART_MARK_S = 40.0
+# What the power state shows when it is done; for these alone a BMC's "nothing to do" or "I am busy with that" is left to what is read back.
+READ_BACK = ("on", "off", "graceful")
 SETTLE_S = 60.0
 # Seconds in which a BMC whose own power is taken away must go away, and in which a server takes its "on" again afterwards.
 CYCLE_SHOWS_S = 180.0
@@ -63,7 +65,7 @@ def power(
 
     A graceful shutdown has `graceful_s`; with `fallback="force"` one that is not offered, or not done by then, becomes a hard one, else it is an error.
     `fence` is called before each write. An ac_cycle or aux_cycle that takes down other servers of the chassis (those that the BMC names and `siblings`)
-    wants `consent`: the serial number of this server.
+    wants `consent`: the serial number of this server. After a real run the result has `verified`: whether the BMC showed that it was done.
     """
     if wanted not in POWER_ACTIONS:
         raise InvalidInput(
@@ -100,9 +102,12 @@ def power(
             client.warnings,
             client.source,
         )
+        if not check:
+            result.more = {"verified": True}
         if plan.changed and not check:
             for state, step, end in _steps(present, wanted, goal):
-                _apply_power(client, endpoint, state, step, end, deadline, fallback, graceful_s, interval)
+                seen = _apply_power(client, endpoint, state, step, end, deadline, fallback, graceful_s, interval)
+                result.more["verified"] = result.more["verified"] and seen
         elif plan.changed and client.source == "redfish":
             for state, step, end in _steps(present, wanted, goal):
                 _reset_type(client, "on" if state == "off" and end == "on" else step, fallback)
@@ -127,19 +132,23 @@ def _power_cycle(client, kind, present, deadline, check, interval, consent, sibl
         marks = _cycle_marks(client)
         if way.off_first:
             marks["power"] = None
-        start_cycle(client, way, deadline, interval)
-        _after_cycle(client, kind, present, marks, deadline, interval)
+        lost = start_cycle(client, way, deadline, interval)
+        result.more["verified"] = _after_cycle(client, kind, present, marks, deadline, interval, lost)
     result.bmc = known_identity(client)
     return result
 
 
 def start_cycle(client, way, deadline, interval=1.0):
-    """Take the power away by `way`, with the server switched off first where the BMC wants that. The BMC is gone then, and our session with it."""
+    """Take the power away by `way`, with the server switched off first where the BMC wants that. The BMC is gone then, and our session with it.
+
+    Returns the error of a lost answer, or None.
+    """
     if way.off_first and _settled(client, client.read_power(), deadline, interval) == "on":
         _apply_power(client, client.endpoint, "on", "off", "off", deadline, None, 0.0, interval)
     lost = cycle.fire(client, way)
     if lost is not None:
         client.warnings.append(f"the answer to {way.word} was lost; what followed was read instead")
+    return lost
 
 
 def _cycle_marks(client):
@@ -150,8 +159,11 @@ def _cycle_marks(client):
     }
 
 
-def _after_cycle(client, kind, present, marks, deadline, interval):
-    """The BMC away and ready again, then the server on. `off` may be what its BIOS says about power that comes back, so it is switched on."""
+def _after_cycle(client, kind, present, marks, deadline, interval, lost=None):
+    """The BMC away and ready again, then the server on. `off` may be what its BIOS says about power that comes back, so it is switched on.
+
+    Returns whether the BMC showed that it was done.
+    """
 
     def look(endpoint, limit):
         part = Deadline(min(20.0, max(0.5, limit.remaining())), "an answer of the BMC", host=endpoint.label)
@@ -160,7 +172,7 @@ def _after_cycle(client, kind, present, marks, deadline, interval):
             gone = had_outage(asker) or client.session_gone()
             return {**found, "power": asker.read_power(fresh=False), "outage": gone}
 
-    await_ready(
+    unused, shown = await_ready(
         client.endpoint,
         deadline,
         marks,
@@ -172,6 +184,7 @@ def _after_cycle(client, kind, present, marks, deadline, interval):
         must=("bmc",) if present == "off" else ("bmc", "host"),
         away_s=CYCLE_SHOWS_S,
         next_step="look at the BMC's event log; do it at the PDU if the BMC cannot",
+        lost=lost,
     )
     part = Deadline(
         min(CYCLE_ON_S, deadline.remaining()), f"the server on after the {kind}", host=client.endpoint.label
@@ -180,7 +193,7 @@ def _after_cycle(client, kind, present, marks, deadline, interval):
         try:
             if _settled(client, client.read_power(), part, interval) == "off":
                 _apply_power(client, client.endpoint, "off", "on", "on", deadline, None, 0.0, interval)
-            return
+            return shown
         except (HttpError, Unreachable):
             # a BMC that is ready may refuse to switch on until the boards behind it are
             if part.expired():
@@ -246,45 +259,53 @@ def _reset_type(client, action, fallback=None):
 
 
 def _apply_power(client, endpoint, present, wanted, goal, deadline, fallback, graceful_s, interval):
+    """One step, sent once and read back. Returns whether the BMC showed that it was done; where it showed nothing, that is a warning too."""
     action = "on" if goal == "on" and present == "off" else wanted
     if client.source == "redfish":
         name = _reset_type(client, action, fallback)
         if name is None:
             action = "on"
-            _send_power(client, "ForceOff")
-            _await_power(client, "off", deadline, interval, "ForceOff")
+            doubt = _send_power(client, "ForceOff", "off")
+            _await_power(client, "off", deadline, interval, "ForceOff", doubt)
             name = _reset_type(client, "on")
     else:
         name = action
-    restarts = action in RESTART_SHOWS_S
-    marks = client.restart_marks(fresh=False) if restarts else None
-    lost = _send_power(client, name)
-    if restarts:
-        _await_restart(client, action, marks, deadline, interval, lost)
+    shown = True
+    marks = client.restart_marks(fresh=False) if action in RESTART_SHOWS_S else None
+    doubt = _send_power(client, name, action)
+    if marks is not None:
+        shown = _await_restart(client, action, marks, deadline, interval, doubt)
+    elif action == "nmi":
+        shown = False
+        client.warnings.append("the BMC accepted the nmi and cannot show it; only that the power is on was verified")
     if wanted == "graceful" and name in ("GracefulShutdown", "graceful"):
         part = Deadline(min(graceful_s, deadline.remaining()), "graceful shutdown", host=endpoint.label)
         try:
-            _await_power(client, goal, part, interval, name, lost)
-            return
-        except DeadlineExceeded as error:
+            _await_power(client, goal, part, interval, name, doubt)
+            return shown
+        except (DeadlineExceeded, HttpError) as error:
+            if error is not doubt and not isinstance(error, DeadlineExceeded):
+                raise
             if fallback != "force":
-                error.message = f"the operating system did not shut down within {part.seconds:.0f} s"
-                error.code = "shutdown_ignored"
-                error.next_step = "look at its console; fallback: force cuts the power when graceful_timeout is over, state: off cuts it at once"
+                if error is not doubt:
+                    error.message = f"the operating system did not shut down within {part.seconds:.0f} s"
+                    error.code = "shutdown_ignored"
+                    error.next_step = "look at its console; fallback: force cuts the power when graceful_timeout is over, state: off cuts it at once"
                 raise
             client.warnings.append(
                 f"the operating system did not shut down within {part.seconds:.0f} s, the power was cut as fallback: force asks"
             )
             name = "ForceOff" if client.source == "redfish" else "off"
-            lost = _send_power(client, name)
-    _await_power(client, goal, deadline, interval, name, lost)
+            doubt = _send_power(client, name, "off")
+    _await_power(client, goal, deadline, interval, name, doubt)
+    return shown
 
 
 def _await_restart(client, action, marks, deadline, interval, lost):
     """The power reads "on" before and after a restart, so a sign of it is awaited first.
 
-    A BMC that has LastResetTime must move it (but for those where it only tells of the power); many have no sign at all, then the result says that only
-    the power was verified.
+    A BMC that has LastResetTime must move it (but for those where it only tells of the power). Many have no sign at all: then False comes back, and a
+    warning says that only the power was verified.
     """
     certain = bool(marks[1:2] and marks[1])
     if certain and action == "reset" and not client.quirks(manager=True)["reset_time_counts"]:
@@ -294,7 +315,7 @@ def _await_restart(client, action, marks, deadline, interval, lost):
     while not part.expired():
         try:
             if client.restart_marks() != marks:
-                return
+                return True
         except (Unreachable, HttpError) as error:
             if isinstance(error, HttpError) and error.status < 500:
                 raise
@@ -317,37 +338,48 @@ def _await_restart(client, action, marks, deadline, interval, lost):
     client.warnings.append(
         f"the BMC accepted the {action} and shows no sign of it; only that the power is on was verified"
     )
+    return False
 
 
-def _send_power(client, name):
-    """Send once. A lost answer is not an error yet: what counts is what is read afterwards. Returns the AnswerLost, or None."""
+def _send_power(client, name, action):
+    """Send once. Where the power state shows what became of it (READ_BACK), a lost answer, or a refusal that may mean "it is so already", is not an
+    error yet but what is returned (else None); what counts is what is read afterwards. An NMI that may not have arrived is an error at once."""
     try:
         if client.source == "redfish":
             client.reset(name)
         else:
             client.send_power(name)
     except AnswerLost as error:
+        if action == "nmi":
+            error.next_step = "look at the server's console or its dump before you send another one"
+            raise
         client.warnings.append(f"the answer to {name} was lost; the power state was read instead")
         return error
     except HttpError as error:
-        if error.status in (400, 409) and error.has("NoOperation", "ResourceInUse"):
-            return None
+        if action in READ_BACK and error.status in (400, 409) and error.has("NoOperation", "ResourceInUse"):
+            return error
         raise
     return None
 
 
-def _await_power(client, goal, deadline, interval, sent, lost=None):
-    read_until(
-        client,
-        deadline,
-        client.read_power,
-        lambda seen: seen == goal,
-        thing=f"power ({sent})",
-        wanted=f"{goal} within {deadline.seconds:.0f} s",
-        message="the BMC accepted it but the power has not moved"
-        if lost is None
-        else "the answer was lost and the power has not moved",
-        next_step="look at the BMC's event log; if it accepts and ignores requests, restart the BMC",
-        interval=interval,
-        describe=lambda seen: client.power_said() if seen == "unknown" else seen,
-    )
+def _await_power(client, goal, deadline, interval, sent, doubt=None):
+    """The power in state `goal`. `doubt`: what _send_power returned; a refusal is raised as it is where the power has not moved."""
+    try:
+        read_until(
+            client,
+            deadline,
+            client.read_power,
+            lambda seen: seen == goal,
+            thing=f"power ({sent})",
+            wanted=f"{goal} within {deadline.seconds:.0f} s",
+            message="the BMC accepted it but the power has not moved"
+            if doubt is None
+            else "the answer was lost and the power has not moved",
+            next_step="look at the BMC's event log; if it accepts and ignores requests, restart the BMC",
+            interval=interval,
+            describe=lambda seen: client.power_said() if seen == "unknown" else seen,
+        )
+    except DeadlineExceeded:
+        if isinstance(doubt, HttpError):
+            raise doubt
+        raise

@@ -17,7 +17,7 @@ from ..core.deadline import Deadline
 from ..core.errors import AuthenticationFailed, BaremetalError, NotFound, Refused, Unreachable, Unsupported
 from ..core.redact import Redactor
 from . import guard, quirks, transform
-from .errors import AnswerLost, HttpError, TransportError, read_messages, verdict
+from .errors import AnswerLost, HttpError, TransportError, only_refuses, read_messages, verdict
 from .tls import fetch_fingerprint
 
 LOG = logging.getLogger(__name__)
@@ -551,17 +551,19 @@ class RedfishClient:
             raise self._error_in_place(path, answer)
         return answer.body
 
-    def _error_in_place(self, path, answer):
-        """Some BMCs answer 200 and an error (Intel S2600, for drives that it lists and does not have)."""
+    def _error_in_place(self, path, answer, method="GET", status=500):
+        """Some BMCs answer 200 and an error (Intel S2600, for drives that it lists and does not have). `status`: what it should have been."""
         messages = self._redact(read_messages(answer.body))
         missing = any(item["id"].rsplit(".", 1)[-1] in MISSING_KEYS for item in messages)
         said = "; ".join(dict.fromkeys(item["text"] or item["id"] for item in messages))
         return HttpError(
-            "the BMC answered with an error in the place of the resource",
-            status=404 if missing else 500,
+            "the BMC answered with an error in the place of the resource"
+            if method == "GET"
+            else "the BMC refused a request, with the status of success",
+            status=404 if missing else status,
             messages=messages,
             host=self.endpoint.label,
-            thing=f"GET {path}",
+            thing=f"{method} {path}",
             seen=f"HTTP {answer.status}, {said[:400] or 'an error without a message'}",
         )
 
@@ -602,34 +604,48 @@ class RedfishClient:
             self._root = self.get(ROOT, authenticate=False)
         return self._root
 
-    def members(self, path, what=None, expand=True):
-        """The resources of a collection. `$expand` is tried where the BMC offers it and not believed blindly; pages are followed."""
+    def if_there(self, path, what=None):
+        """A resource, None where the BMC says that there is none. Every other trouble is an error: nobody knows whether what cannot be read is there."""
+        if not path:
+            return None
+        try:
+            return self.get(path)
+        except HttpError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def members(self, path, what=None, expand=True, certain=False):
+        """The resources of a collection. `$expand` is tried where the BMC offers it and not believed blindly; pages are followed.
+
+        What cannot be read is left out, with a warning. `certain`: it is an error, for a caller that takes what is not among them for not there.
+        """
         if not path:
             return []
-        found = []
+        found, read = [], self.if_there if certain else self.optional
         if expand and self._can_expand():
             page = self._quietly(f"{path}?$expand=.($levels=1)")
             if page is not None:
-                found = self._pages(page)
+                found = self._pages(page, read)
                 # Some services drop properties in expanded members, Id among them: such a member is read singly.
-                return [item if "Id" in item else self._single(item, what) for item in found]
-        page = self.optional(path, what)
+                return [item if "Id" in item else self._single(item, what, read) for item in found]
+        page = read(path, what)
         if page is None:
             return []
-        for item in self._pages(page):
-            whole = self._whole(item, what)
+        for item in self._pages(page, read):
+            whole = self._whole(item, what, read)
             if whole is not None:
                 found.append(whole)
         return found
 
-    def _whole(self, item, what):
+    def _whole(self, item, what, read=None):
         if "Id" in item or len(item) > 3:
             return item
-        return self.optional(transform.text(item, "@odata.id"), what or "a member")
+        return (read or self.optional)(transform.text(item, "@odata.id"), what or "a member")
 
-    def _single(self, item, what):
+    def _single(self, item, what, read):
         uri = transform.text(item, "@odata.id")
-        return (self.optional(uri, what or "a member") if uri else None) or item
+        return (read(uri, what or "a member") if uri else None) or item
 
     def _quietly(self, path):
         try:
@@ -644,7 +660,7 @@ class RedfishClient:
         offered = isinstance(query, dict) and bool(query.get("NoLinks")) and bool(query.get("Levels"))
         return offered and self.quirks()["expand"]
 
-    def _pages(self, page):
+    def _pages(self, page, read=None):
         items, seen = [], set()
         while page:
             items += [item for item in transform.members_of(page) if isinstance(item, dict)]
@@ -654,7 +670,7 @@ class RedfishClient:
             if not following or following in seen or len(seen) >= MOST_PAGES:
                 break
             seen.add(following)
-            page = self.optional(following, "a further page")
+            page = (read or self.optional)(following, "a further page")
         return items
 
     def patch(self, path, body, etag=True):
@@ -687,7 +703,10 @@ class RedfishClient:
 
     def post(self, path, body=None):
         """POST; sent again only where it certainly did not arrive. An action without parameters sends `{}`, as some BMCs demand."""
-        return self._send("POST", path, {} if body is None else body)
+        answer = self._send("POST", path, {} if body is None else body)
+        if only_refuses(answer.body):
+            raise self._error_in_place(path, answer, "POST", 400)
+        return answer
 
     def delete(self, path):
         """DELETE; with If-Match, down the ladder of forms, only where the BMC asks for it."""

@@ -33,7 +33,7 @@ REFUSED_PAUSE_S = 30.0
 
 
 def reset(endpoint, kind="graceful", wait=True, deadline_s=600.0, check=False, fence=None, interval=2.0):
-    """Restart the BMC; with `wait` until it is ready again. It is always a change."""
+    """Restart the BMC; with `wait` until it is ready again. It is always a change; `verified` says whether the BMC showed it."""
     check_seconds("timeout", deadline_s, endpoint.label)
     if kind not in RESET_TYPES:
         raise InvalidInput(
@@ -59,16 +59,19 @@ def reset(endpoint, kind="graceful", wait=True, deadline_s=600.0, check=False, f
         result.more = {"waited": False, "seconds": None}
         if check:
             return result
-        began = time.monotonic()
+        result.more["verified"] = False
+        began, lost = time.monotonic(), None
         try:
             send_reset(client, target, body)
-        except AnswerLost:
-            pass  # it went down before it could answer; what follows tells
+        except AnswerLost as error:
+            lost = error  # it may have gone down before it could answer; what follows tells
         client.abandon()
     if wait:
-        seen = await_ready(endpoint, deadline, {"bmc": mark}, interval, result.warnings)
+        seen, shown = await_ready(endpoint, deadline, {"bmc": mark}, interval, result.warnings, lost=lost)
         result.after = {"last_reset": seen["bmc"]}
-        result.more = {"waited": True, "seconds": round(time.monotonic() - began, 1)}
+        result.more = {"waited": True, "seconds": round(time.monotonic() - began, 1), "verified": shown}
+    elif lost is not None:
+        result.warnings.append("the answer to the restart was lost, and nobody waited to see whether it was done")
     return result
 
 
@@ -126,12 +129,13 @@ def await_ready(
     must=("bmc",),
     away_s=None,
     next_step="try kind: force, or by IPMI (bmc_protocol: ipmi)",
+    lost=None,
 ):
-    """Away, back, and two good reads. Returns the marks as they are then.
+    """Away, back, and two good reads. Returns (the marks as they are then, whether there was a sign of the `what`).
 
     `marks`: {name: value or None} before, as `look` reads them again; one that differs is a sign of the `what`, and so is a BMC that goes away (`outage`: for
     so short that a repeated read got through). A BMC that shows no sign within `away_s` has not done it if it has one of the marks `must`; else nobody
-    can say, and that is a warning.
+    can say, and that is a warning. Where the answer to the request was lost (`lost`, its error), that is an error.
     """
     look = look or _look
     away_s = GOES_AWAY_S if away_s is None else away_s
@@ -172,11 +176,13 @@ def await_ready(
                 said = f"{good} good read"
                 pause = min(BETWEEN_S, interval * 2)
                 if good == 2:
+                    if not moved and lost is not None:
+                        raise lost
                     if not moved:
                         warnings.append(
                             f"the BMC accepted the {what} and was never seen to go away; only that it answers was verified"
                         )
-                    return seen
+                    return seen, moved
         except (Unreachable, HttpError, AuthenticationFailed) as error:
             good = 0
             if isinstance(error, HttpError) and error.status < 500 and error.status not in (401, 403, 404, 429):
@@ -190,11 +196,13 @@ def await_ready(
             moved = True
             said = f"no good answer ({error.seen})"
         except DeadlineExceeded as error:
-            if error.code == "accepted_not_moved":
+            if error is lost or error.code == "accepted_not_moved":
                 raise
         except Refused:
             raise  # another certificate: it is not for us to go on
         except BaremetalError as error:
+            if error is lost:
+                raise
             good, moved, said = 0, True, f"no good answer ({error.seen or error.message})"
         if deadline.expired():
             raise DeadlineExceeded(

@@ -427,13 +427,14 @@ class _Places:
         return uri
 
     def subscriptions(self):
+        absent = any(item.get("state") == "absent" for item in self.wanted["event_destinations"])
         return [
             {
                 "uri": transform.text(item, "@odata.id"),
                 "destination": transform.text(item, "Destination"),
                 "protocol": transform.text(item, "Protocol") or "Redfish",
             }
-            for item in self.client.members(self.collection(), "the event destinations")
+            for item in self.client.members(self.collection(), "the event destinations", certain=absent)
             if transform.text(item, "Destination")
         ]
 

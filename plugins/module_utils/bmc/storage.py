@@ -253,7 +253,7 @@ def storage(
         )
         result.more = {
             **word.lacking([word.server_serial(client)] if plan.changed else [], consent),
-            "reboot_required": False,
+            "reboot_required": plan.changed and apply_time == "OnReset",
             "controller": transform.text(place.resource, "Id"),
         }
         if plan.changed:
@@ -262,6 +262,9 @@ def storage(
                 if state == "absent"
                 else {"name": name, "level": level, "drives": [transform.text(drive, "Id") for drive in chosen]}
             }
+            there = {"volume": _shown(volume)}
+            if check and result.more["reboot_required"]:
+                result.after = there
             if state == "present":
                 _refuse_used(endpoint, volumes, chosen)
                 place.refuse_unless("POST", place.collection)
@@ -274,6 +277,8 @@ def storage(
                     else _remove(client, place, volume, apply_time, deadline, interval)
                 )
                 result.more["reboot_required"] = waits
+                if waits:
+                    result.after = there
         result.bmc = known_identity(client)
         return result
 
@@ -325,7 +330,7 @@ class _Controller:
             )
 
     def volumes(self):
-        facts = [volume_facts(item) for item in self.client.members(self.collection, "the volumes")]
+        facts = [volume_facts(item) for item in self.client.members(self.collection, certain=True)]
         return [item for item in facts if item["uri"] and item["id"] != "Capabilities"]
 
     def drives(self):

@@ -105,7 +105,12 @@ def _read_head(stream):
     there = stream.peek(1)
     end = there.find(b"\r\n\r\n")
     if end > 0:  # the whole of it has come, as nearly always: one step instead of one for each line
-        return stream.read(end + 4)[:-4].decode("latin-1").split("\r\n")
+        text = there[:end].decode("latin-1")
+        lines = text.split("\r\n")
+        # Where a line ends in LF alone, so may the header, and what was found is in the body.
+        if text.count("\n") == len(lines) - 1:
+            stream.read(end + 4)
+            return lines
     line = stream.readline(MOST_LINE)
     if not line:
         raise Broken("the connection was closed", empty=True)

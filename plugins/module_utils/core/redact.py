@@ -6,23 +6,31 @@ import functools
 import re
 
 HIDDEN = "********"
-_SECRET_KEY = re.compile(
-    r"(pass(word|wd|phrase)?|secret|token|private_?key|munge_?key|x-auth-token|authorization|cookie|session_?key)$",
-    re.IGNORECASE,
+# "pass" alone may also count, or list, what passed: only a text below it is a secret.
+_WORDS = (
+    r"pass(?:word|wd|phrase)s?|secrets?|tokens?|(?:api|access|private|munge|session)[_-]?keys?|x-auth-token|authorization|cookies?"
+    r"|(?:community|communities)(?:[_-]?(?:string|name)s?)?"
 )
+_SECRET_KEY = re.compile(rf"({_WORDS}|pass)$", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+@", re.IGNORECASE)
+_URL_QUERY = re.compile(rf"(?P<head>[?&][\w.-]*(?:{_WORDS}|signature|sig)=)[^&#\s\"'<>]+", re.IGNORECASE)
+_NO, _TEXT, _ALL = range(3)
+_NO_SECRETS = frozenset((bool, type(None)))
 
 
 @functools.lru_cache(maxsize=4096)
 def _names_a_secret(key):
+    """Whether what stands below this key is a secret: _NO, _TEXT (only where it is a text) or _ALL."""
     # The keys of a thousand BMCs' results are the same few.
-    return bool(_SECRET_KEY.search(key))
+    found = _SECRET_KEY.search(key)
+    return _NO if found is None else _TEXT if found[0].lower() == "pass" else _ALL
 
 
 class Redactor:
-    """Replaces given secret strings, values under secret-looking keys, and passwords inside URLs.
+    """Replaces given secret strings, values under secret-looking keys, and passwords and tokens inside URLs.
 
-    Strings shorter than four characters are not searched for as secrets: hiding every "a" would hide everything.
+    Below such a key everything is hidden but truth values, null and what is empty. Strings shorter than four characters are not searched for as secrets:
+    hiding every "a" would hide everything.
     """
 
     def __init__(self, secrets=()):
@@ -31,19 +39,33 @@ class Redactor:
     def text(self, value):
         for secret in self._secrets:
             value = value.replace(secret, HIDDEN)
-        return _URL_PASSWORD.sub(r"\g<head>" + HIDDEN + "@", value) if "://" in value else value
+        if "://" in value:
+            value = _URL_PASSWORD.sub(r"\g<head>" + HIDDEN + "@", value)
+        return _URL_QUERY.sub(r"\g<head>" + HIDDEN, value) if "?" in value and "=" in value else value
+
+    def _items(self, pairs):
+        """{key: value}; every result of every node comes through here, so what needs no look is not looked at."""
+        found = {}
+        for key, value in pairs:
+            kind = value.__class__
+            if kind in _NO_SECRETS:
+                found[key] = value
+                continue
+            named = _names_a_secret(key) if value and isinstance(key, str) else _NO
+            if named and (named == _ALL or isinstance(value, (str, bytes))):
+                found[key] = HIDDEN
+            else:
+                found[key] = self.text(value) if kind is str else self(value)
+        return found
 
     def __call__(self, value):
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {
-                key: HIDDEN
-                if isinstance(item, (str, bytes)) and item and isinstance(key, str) and _names_a_secret(key)
-                else self(item)
-                for key, item in value.items()
-            }
+            return self._items(value.items())
         if isinstance(value, (list, tuple)):
+            if hasattr(value, "_fields"):  # a named tuple
+                return type(value)._make(self._items(zip(value._fields, value)).values())
             return type(value)(self(item) for item in value)
         return value
 

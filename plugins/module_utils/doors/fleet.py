@@ -66,6 +66,7 @@ def _start(endpoint, params, check, before_write, before_power):
         [*boot.warnings, *power.warnings],
         power.source,
         power.bmc or boot.bmc,
+        power.more,
     )
 
 

@@ -164,10 +164,10 @@ async def erase_drive(call: Call) -> Answer:
     parameters(call, "Drive.SecureErase", ("SanitizationType", "OverwritePasses"))
     if any(slot in row["drives"] for row in node.volumes.values()):
         raise Problem("ResourceInUse")
-    if node.behaviour.volume_task_s:
-        return _later(call, "Erase drive", lambda: node.event("drive_erased", slot=slot))
-    node.event("drive_erased", slot=slot)
-    return Answer()
+    if "volume" in node.behaviour.accept_and_do_nothing:
+        return Answer()
+    # Always a task, as on real BMCs: the drive itself shows nothing of it.
+    return _later(call, "Erase drive", lambda: node.event("drive_erased", slot=slot))
 
 
 def volumes_of(node: Node, slot: str) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import account, operations
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import account, operations, redfish
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import HttpError
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.deadline import Deadline
 
 from .conftest import endpoint
+from .scripted import serving
 
 
 def test_account_is_created_changed_and_removed(fresh):
@@ -147,3 +149,27 @@ def test_a_bmc_that_demands_a_new_password_gets_it(fresh):
     renewed = there.with_account(there.username, "Rotated-12345")
     assert not operations.account(renewed, there.username, "Rotated-12345").changed
     assert [entry["method"] for entry in fresh.requests("gpu01")] == ["PATCH"]
+
+
+def test_accounts_that_cannot_be_read_are_not_taken_for_gone(monkeypatch):
+    monkeypatch.setattr(redfish, "BACKOFF", ())
+    accounts = [{"@odata.id": "/accounts/1", "Id": "1", "UserName": "guest", "RoleId": "ReadOnly", "Enabled": True}]
+    answers = {
+        "GET /redfish/v1/": {"AccountService": {"@odata.id": "/service"}, "Systems": {"@odata.id": "/redfish/v1/Systems"}},
+        "GET /service": {"Accounts": {"@odata.id": "/accounts"}},
+        "GET /accounts": {"Members": [{"@odata.id": "/accounts/1"}]},
+        "GET /accounts/1": accounts[0],
+    }  # fmt: skip
+    with serving(answers) as (script, where):
+
+        def drop(body):
+            script.answers["GET /accounts/1"] = (500, {})
+            return (204, None)
+
+        script.answers["DELETE /accounts/1"] = drop
+        for _unused in range(2):  # the second time it is not known whether it is there
+            with pytest.raises(HttpError) as caught:
+                operations.account(where, "guest", state="absent")
+            assert caught.value.status == 500 and script.count("DELETE", "/accounts/1") == 1
+        script.answers["GET /accounts/1"] = (404, {})
+        assert not operations.account(where, "guest", state="absent").changed

@@ -392,3 +392,15 @@ def test_in_waves_only_where_the_bmc_refuses_one_because_of_another():
         operations.bios(where, {"B": "y", "A": "y"}, interval=0.05)
         sent = [list(body["Attributes"]) for method, unused, body in script.seen if method == "PATCH"]
         assert sent == [["B", "A"], ["A"], ["B"]]
+
+
+@pytest.mark.parametrize("how", ["action", "values"])
+def test_what_others_left_pending_and_the_bmc_keeps(monkeypatch, how):
+    monkeypatch.setattr(bios, "PENDING_SHOWS_S", 0.3)
+    kept = {"Attributes": {"B": "other"}}
+    if how == "action":
+        kept["Actions"] = {"Oem": {"DellManager.v1_0_0#DellManager.ClearPending": {"target": CLEAR}}}
+    more = {f"GET {PLACE}": kept, f"PATCH {PLACE}": (204, None), f"POST {CLEAR}": (204, None)}
+    with bmc_of(WITH_LINK, **more) as (unused, where), pytest.raises(errors.DeadlineExceeded) as caught:
+        operations.bios(where, {"A": "x"}, clear_pending=True, interval=0.05)
+    assert caught.value.code == "accepted_not_moved" and caught.value.seen == "B=other"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import erase, operations
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import erase, operations, redfish
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import AnswerLost
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from bmc_simulator import testing
@@ -70,10 +70,16 @@ def test_a_drive_of_a_volume_is_refused(lab):
 
 
 def test_a_bmc_that_shows_no_progress(lab, monkeypatch):
+    """It may have done it or not; a drive must not leave the house on that. What is known of the others is in the error."""
     monkeypatch.setattr(erase, "SHOWS_S", 0.2)
-    lab.set_behaviour("gpu01", volume_task_s=0)
-    done = operations.erase(endpoint(lab), ["SN0"], consent=["SN0"], interval=0.05)
-    assert any("neither a task nor an operation" in text for text in done.warnings)
+    lab.set_behaviour("gpu01", accept_and_do_nothing=["volume"])
+    for drives in (["SN0"], ["SN0", "SN1"]):
+        before = len(writes(lab))
+        with pytest.raises(errors.DeadlineExceeded) as caught:
+            operations.erase(endpoint(lab), drives, consent=drives, interval=0.05)
+        assert caught.value.code == "erase_not_seen" and "must not be taken for erased" in str(caught.value)
+        assert writes(lab)[before:] == ["POST Drive.SecureErase"]
+    assert caught.value.seen.endswith("drive disk0: unknown, drive disk1: not begun")
 
 
 def test_a_lost_answer_is_not_sent_again(lab, monkeypatch):
@@ -124,7 +130,8 @@ def test_what_a_drive_takes():
     action = {"target": "/d/0/erase", "SanitizationType@Redfish.AllowableValues": ["BlockErase", "Overwrite"]}
     busy = {**answers(action)["GET /d/0"], "Operations": [{"Operation": "Sanitize", "PercentageComplete": 40}]}
     replies = answers(action)
-    replies["GET /d/0"] = [replies["GET /d/0"], busy, busy, (404, {}), replies["GET /d/0"]]
+    idle = replies["GET /d/0"]
+    replies["GET /d/0"] = [idle, idle, busy, busy, (404, {}), idle]
     with serving(replies) as (script, where):
         with pytest.raises(errors.Unsupported) as caught:
             operations.erase(where, ["0"], "CryptographicErase", check=True)
@@ -133,9 +140,29 @@ def test_what_a_drive_takes():
         posts = [
             body for method, unused, body in script.seen if method == "POST" and body and "SanitizationType" in body
         ]
-        assert posts == [{"SanitizationType": "Overwrite", "OverwritePasses": 3}] and not [
-            text for text in done.warnings if "erasure" in text
-        ]
+        assert posts == [{"SanitizationType": "Overwrite", "OverwritePasses": 3}]
+        assert done.after == {"drives": [{"id": "0", "serial": "SN0", "erased": True}]}
+
+
+@pytest.mark.parametrize("meanwhile", [(503, {}), (404, {}), "not readable"])
+def test_a_drive_that_cannot_be_read_for_a_moment_is_no_sign(monkeypatch, meanwhile):
+    monkeypatch.setattr(erase, "SHOWS_S", 0.2)
+    monkeypatch.setattr(redfish, "BACKOFF", ())
+    replies = answers()
+    replies["GET /d/0"] = [replies["GET /d/0"], meanwhile, meanwhile, replies["GET /d/0"]]
+    with serving(replies) as (script, where), pytest.raises(errors.DeadlineExceeded) as caught:
+        operations.erase(where, ["0"], consent=["SN0"], interval=0.01)
+    assert caught.value.code == "erase_not_seen" and script.count("POST", "/d/0/erase") == 1
+
+
+def test_a_drive_that_is_busy_is_left_alone():
+    """What it does already would be taken for the erasure."""
+    with serving(answers(Operations=[{"Operation": "Format"}])) as (script, where):
+        for check in (True, False):
+            with pytest.raises(errors.Conflict) as caught:
+                operations.erase(where, ["0"], consent=["SN0"], check=check)
+            assert caught.value.code == "drive_busy" and caught.value.seen == "Format"
+        assert script.count("POST", "/d/0/erase") == 0
 
 
 def test_a_drive_without_the_action():
@@ -150,8 +177,12 @@ def test_a_job_that_waits_for_a_restart():
     replies["POST /d/0/erase"] = (202, None, {"Location": "/redfish/v1/TaskService/Tasks/JID_1"})
     replies["GET /redfish/v1/TaskService/Tasks/JID_1"] = {"@odata.id": "/x", "JobState": "Scheduled"}
     with serving(replies) as (unused, where):
+        planned = operations.erase(where, ["0"], apply_time="OnReset", consent=["SN0"], check=True)
         done = operations.erase(where, ["0"], apply_time="OnReset", consent=["SN0"], interval=0.01)
-    assert done.more["reboot_required"]
+        told = operations.erase(where, ["0"], consent=["SN0"], interval=0.01)
+    assert done.changed and done.more["reboot_required"] and not done.after["drives"][0]["erased"]
+    assert done.after == planned.after and done.more == planned.more and done.plan.diff() == planned.plan.diff()
+    assert told.changed and told.more["reboot_required"] and not told.after["drives"][0]["erased"]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +209,8 @@ def test_which_volumes_are_a_use(monkeypatch, volume, refused, by_drive):
                 operations.erase(where, ["0"], consent=["SN0"], deadline_s=3.0, interval=0.01)
         else:
             monkeypatch.setattr(erase, "SHOWS_S", 0.05)
-            operations.erase(where, ["0"], consent=["SN0"], interval=0.01)
+            with pytest.raises(errors.DeadlineExceeded):
+                operations.erase(where, ["0"], consent=["SN0"], interval=0.01)
         assert script.count("POST", "/d/0/erase") == (0 if refused else 1)
 
 
@@ -188,10 +220,14 @@ def test_a_spare_is_a_use():
             operations.erase(where, ["0"], check=True)
 
 
-def test_another_drive_in_its_place(monkeypatch):
-    monkeypatch.setattr(erase, "SHOWS_S", 0.05)
+def test_another_drive_in_its_place():
     replies = answers()
-    replies["GET /d/0"] = [replies["GET /d/0"], {**replies["GET /d/0"], "SerialNumber": "SN9"}]
+    drive = replies["GET /d/0"]
+    replies["GET /d/0"] = [
+        drive,
+        {**drive, "Operations": [{"Operation": "Sanitize"}]},
+        {**drive, "SerialNumber": "SN9"},
+    ]
     with serving(replies) as (unused, where):
         with pytest.raises(errors.Conflict) as caught:
             operations.erase(where, ["0"], consent=["SN0"], interval=0.01)

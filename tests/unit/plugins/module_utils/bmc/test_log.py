@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import log, operations
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import log, operations, redfish
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import HttpError
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
 from .conftest import endpoint, writes
@@ -215,6 +216,34 @@ def test_accepted_and_still_there(monkeypatch):
         with pytest.raises(errors.DeadlineExceeded) as caught:
             operations.log(where, "cleared", ["SEL"], deadline_s=1, interval=0.1)
     assert caught.value.code == "accepted_not_moved" and "1 entries" in caught.value.seen
+
+
+def test_entries_that_cannot_be_read_are_not_taken_for_cleared(monkeypatch):
+    monkeypatch.setattr(redfish, "BACKOFF", ())
+    actions = {"#LogService.ClearLog": {"target": "/logs/SEL/clear"}}
+    entry = {"Id": "1", "Message": "m", "Created": "2026-01-01T00:00:00Z"}
+    with bmc_with({"Members": [{"@odata.id": "/e/1"}]}, actions=actions, **{"GET /e/1": entry}) as (script, where):
+
+        def clear(body):
+            script.answers["GET /e/1"] = (500, {})
+            return (204, None)
+
+        script.answers["POST /logs/SEL/clear"] = clear
+        with pytest.raises(errors.DeadlineExceeded) as caught:
+            operations.log(where, "cleared", ["SEL"], deadline_s=2, interval=0.1)
+        assert caught.value.code == "accepted_not_moved"
+        with pytest.raises(HttpError):
+            operations.log(where, "cleared", ["SEL"], deadline_s=2, interval=0.1)
+        assert script.count("POST", "/logs/SEL/clear") == 1
+
+
+def test_a_log_without_entries_to_look_at_is_not_cleared():
+    actions = {"#LogService.ClearLog": {"target": "/logs/SEL/clear"}}
+    with bmc_with({}, actions=actions) as (script, where):
+        script.answers["GET /logs"]["Members"][0]["Entries"] = None
+        with pytest.raises(errors.Unsupported) as caught:
+            operations.log(where, "cleared", ["SEL"])
+        assert caught.value.wanted == "a link Entries" and not script.count("POST", "/logs/SEL/clear")
 
 
 # ---- the SEL by IPMI ------------------------------------------------------------------------------------------------------

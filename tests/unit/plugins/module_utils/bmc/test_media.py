@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import media, operations
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import media, operations, redfish
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import HttpError
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
 from .conftest import endpoint, writes
@@ -178,3 +179,15 @@ def test_an_insertion_that_is_a_task():
     with serving(answers) as (script, where):
         assert operations.media(where, IMAGE, interval=0.05).changed
         assert script.count("POST", "/vm/1/insert") == 1
+
+
+def test_devices_that_cannot_be_read_are_not_taken_for_empty(monkeypatch):
+    monkeypatch.setattr(redfish, "BACKOFF", ())
+    system = {"@odata.id": "/redfish/v1/Systems/1", "Id": "1", "VirtualMedia": {"@odata.id": "/vm"}, "Links": {}}
+    answers = {
+        "GET /redfish/v1/Systems": {"Members": [system]},
+        "GET /vm": {"Members": [{"@odata.id": "/vm/1"}]},
+        "GET /vm/1": (500, {}),
+    }
+    with serving(answers) as (unused, where), pytest.raises(HttpError):
+        operations.media(where, state="ejected")

@@ -8,9 +8,11 @@ import time
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations, power, quirks
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import AnswerLost, HttpError
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
 from .conftest import writes
+from .scripted import serving
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,7 @@ def test_power_writes_once_and_verifies(bmc, off):
     done = operations.power(off, "on", interval=0.05)
     assert done.changed and done.plan.diff() == planned.plan.diff() and bmc.state("gpu01")["power"] == "On"
     assert not operations.power(off, "on").changed
+    assert done.more == {"verified": True} and not planned.more
     assert writes(bmc)[before:] == ["POST ComputerSystem.Reset"]
 
 
@@ -56,7 +59,8 @@ def test_a_restart_that_was_accepted_and_not_done(bmc, off, monkeypatch):
         operations.power(off, "reset", interval=0.05)
     assert caught.value.code == "accepted_not_moved"
     bmc.set_behaviour("gpu01", drop_properties=["LastResetTime"])
-    assert any("no sign" in text for text in operations.power(off, "reset", interval=0.05).warnings)
+    done = operations.power(off, "reset", interval=0.05)
+    assert any("no sign" in text for text in done.warnings) and done.more == {"verified": False}
 
 
 @pytest.mark.parametrize("more", [[], ["FullPowerCycle"]])
@@ -198,7 +202,9 @@ def test_an_nmi_wants_a_server_that_is_on(bmc, off):
         operations.power(off, "nmi")
     assert len(writes(bmc)) == before
     operations.power(off, "on", interval=0.05)
-    assert operations.power(off, "nmi", interval=0.05).changed and bmc.state("gpu01")["power"] == "On"
+    done = operations.power(off, "nmi", interval=0.05)
+    assert done.changed and bmc.state("gpu01")["power"] == "On"
+    assert done.more == {"verified": False} and any("nmi" in text for text in done.warnings)
     bmc.set_behaviour("gpu01", reset_types=["On", "ForceOff"])
     for check in (True, False):
         with pytest.raises(errors.Unsupported):
@@ -216,3 +222,92 @@ def test_a_reset_time_that_only_tells_of_the_power(bmc, off, monkeypatch):
     bmc.set_behaviour("gpu01", accept_and_do_nothing=["power"])
     done = operations.power(off, "reset", interval=0.05)
     assert done.changed and any("no sign" in text for text in done.warnings)
+
+
+def refusing(answer, power="On", then=None):
+    """A BMC without LastResetTime that answers a reset with `answer`; the power is `then` afterwards."""
+    system = {
+        "@odata.id": "/redfish/v1/Systems/1",
+        "Id": "1",
+        "PowerState": power,
+        "Actions": {"#ComputerSystem.Reset": {"target": "/reset"}},
+    }
+
+    def act(body):
+        system["PowerState"] = then or system["PowerState"]
+        return answer
+
+    return {
+        "GET /redfish/v1/Systems": {"Members": [{"@odata.id": "/redfish/v1/Systems/1"}]},
+        "GET /redfish/v1/Systems/1": lambda body: system,
+        "POST /reset": act,
+    }
+
+
+def said(key, text):
+    return {"error": {"@Message.ExtendedInfo": [{"MessageId": f"Base.1.8.{key}", "Message": text}]}}
+
+
+@pytest.mark.parametrize("wanted", ["reset", "cycle", "nmi"])
+@pytest.mark.parametrize(("status", "key"), [(409, "ResourceInUse"), (400, "NoOperation")])
+def test_what_the_bmc_refuses_is_not_taken_for_done(wanted, status, key):
+    """The power is on before and after it, so nothing that is read back could show that it was done."""
+    with serving(refusing((status, said(key, "An update is running.")))) as (script, where):
+        with pytest.raises(HttpError) as caught:
+            operations.power(where, wanted, interval=0.05, deadline_s=5)
+        assert caught.value.status == status and "An update is running" in caught.value.seen
+        assert caught.value.next_step and script.count("POST", "/reset") == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "present", "then"), [("on", "Off", "On"), ("off", "On", "Off"), ("graceful", "On", "Off")]
+)
+def test_what_is_read_back_outweighs_a_refusal(wanted, present, then):
+    refusal = (409, said("ResourceInUse", "An update is running."))
+    with serving(refusing(refusal, present, then)) as (unused, where):
+        done = operations.power(where, wanted, interval=0.05, deadline_s=5)
+        assert done.changed and done.more == {"verified": True}
+    with serving(refusing(refusal, present)) as (script, where):
+        with pytest.raises(HttpError) as caught:
+            operations.power(where, wanted, interval=0.05, deadline_s=1)
+        assert caught.value.code == "bmc_conflict" and "An update is running" in caught.value.seen
+        assert script.count("POST", "/reset") == 1
+
+
+def test_a_refused_shutdown_is_forced_only_when_asked():
+    state = {"GracefulShutdown": (409, said("ResourceInUse", "busy")), "ForceOff": (204, None)}
+    answers = refusing(None)
+    system = answers["GET /redfish/v1/Systems/1"](None)
+
+    def act(body):
+        if body["ResetType"] == "ForceOff":
+            system["PowerState"] = "Off"
+        return state[body["ResetType"]]
+
+    with serving({**answers, "POST /reset": act}) as (unused, where):
+        done = operations.power(where, "graceful", fallback="force", graceful_s=0.3, interval=0.05, deadline_s=5)
+        assert done.after == {"power": "off"} and any("fallback" in text for text in done.warnings)
+
+
+@pytest.mark.parametrize("wanted", ["reset", "cycle", "nmi"])
+def test_a_lost_answer_that_nothing_can_decide_is_an_error(monkeypatch, wanted):
+    monkeypatch.setattr(power, "RESTART_SHOWS_S", {"reset": 0.3, "cycle": 0.3})
+    with serving(refusing(("cut", None))) as (script, where):
+        with pytest.raises(AnswerLost) as caught:
+            operations.power(where, wanted, interval=0.05, deadline_s=5)
+        assert caught.value.next_step and script.count("POST", "/reset") == 1
+
+
+@pytest.mark.parametrize("name", ["Severity", "MessageSeverity"])
+@pytest.mark.parametrize(("severity", "refused"), [("Critical", True), ("Warning", False), ("OK", False)])
+def test_a_refusal_with_the_status_of_success(name, severity, refused):
+    body = said("GeneralError", "The NMI could not be sent.")
+    body["error"]["@Message.ExtendedInfo"][0][name] = severity
+    with serving(refusing((200, body))) as (script, where):
+        if refused:
+            with pytest.raises(HttpError) as caught:
+                operations.power(where, "nmi", interval=0.05, deadline_s=5)
+            assert "HTTP 200, The NMI could not be sent" in caught.value.seen and caught.value.next_step
+        else:
+            assert operations.power(where, "nmi", interval=0.05, deadline_s=5).changed
+        assert script.count("POST", "/reset") == 1

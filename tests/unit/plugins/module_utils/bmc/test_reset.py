@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations, redfish, reset
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import AnswerLost
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from bmc_simulator import testing
 
@@ -38,7 +39,7 @@ def test_away_back_and_ready(fresh, kind, behaviour):
     planned = operations.reset(there, kind, check=True)
     assert planned.changed and not writes(fresh)
     done = operations.reset(there, kind, interval=0.1, deadline_s=30)
-    assert done.changed and done.more["waited"] and done.plan.diff() == planned.plan.diff()
+    assert done.changed and done.more["waited"] and done.more["verified"] and done.plan.diff() == planned.plan.diff()
     assert writes(fresh) == ["POST Manager.Reset"] and fresh.stats("gpu01")["requests"] > before
     if "manager_reset_types" in behaviour:
         assert any("ForceRestart" in text for text in done.warnings)
@@ -47,7 +48,12 @@ def test_away_back_and_ready(fresh, kind, behaviour):
 
 def test_without_waiting(fresh):
     done = operations.reset(endpoint(fresh), wait=False)
-    assert done.changed and not done.more["waited"] and writes(fresh) == ["POST Manager.Reset"]
+    assert (
+        done.changed
+        and not done.more["waited"]
+        and not done.more["verified"]
+        and writes(fresh) == ["POST Manager.Reset"]
+    )
 
 
 def test_a_bmc_that_stays_away(fresh):
@@ -110,9 +116,19 @@ def test_accepted_and_not_done():
     assert caught.value.code == "accepted_not_moved"
     _manager, answers = manager_of()
     with serving({**answers, "POST /reset": (204, None)}) as (unused, where):
-        assert any(
-            "never seen to go away" in text for text in operations.reset(where, interval=0.1, deadline_s=20).warnings
-        )
+        done = operations.reset(where, interval=0.1, deadline_s=20)
+    assert any("never seen to go away" in text for text in done.warnings) and done.more["verified"] is False
+
+
+def test_a_lost_answer_and_no_sign_is_an_error():
+    """A BMC that goes down before it answers is nothing special; one that stays and shows nothing may not have got the request."""
+    _manager, answers = manager_of()
+    with serving({**answers, "POST /reset": ("cut", None)}) as (script, where):
+        with pytest.raises(AnswerLost):
+            operations.reset(where, interval=0.1, deadline_s=20)
+        done = operations.reset(where, wait=False)
+        assert done.more["verified"] is False and any("lost" in text for text in done.warnings)
+        assert script.count("POST", "/reset") == 2
 
 
 def test_a_restart_that_only_its_time_shows():

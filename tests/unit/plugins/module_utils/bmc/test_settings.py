@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations, settings
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations, redfish, settings
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 
 from .conftest import endpoint, writes
@@ -444,3 +444,23 @@ def test_the_simulator(fresh):
     assert not operations.settings(there, wanted).changed and len(writes(fresh)) == before
     assert operations.settings(there, {"event_destinations": [{**EVENT, "state": "absent"}]}, interval=0.05).changed
     assert fresh.state("gpu01")["sessions"] == 0
+
+
+def test_event_destinations_that_cannot_be_read_are_not_taken_for_gone(monkeypatch):
+    monkeypatch.setattr(settings, "VERIFY_S", 0.3)
+    monkeypatch.setattr(redfish, "BACKOFF", ())
+    gone = {"event_destinations": [{"destination": "http://other", "state": "absent"}]}
+    bmc = Bmc()
+    with bmc.serve() as (script, where):
+
+        def drop(body):
+            script.answers["GET /subs"] = (500, {})
+            return (204, None)
+
+        script.answers["DELETE /subs/1"] = drop
+        with pytest.raises(errors.DeadlineExceeded) as caught:
+            operations.settings(where, gone, interval=0.05)
+        assert caught.value.code == "accepted_not_moved" and "HTTP 500" in caught.value.seen
+        with pytest.raises(errors.BaremetalError):
+            operations.settings(where, gone, interval=0.05)
+        assert script.count("DELETE", "/subs/1") == 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations, storage
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc import operations, redfish, storage
+from ansible_collections.aicluster.baremetal.plugins.module_utils.bmc.errors import HttpError
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from bmc_simulator import testing
 
@@ -247,11 +248,13 @@ def test_an_old_service_says_what_it_does_not_know():
 
 def test_a_job_that_waits_for_a_restart():
     job = {"@odata.id": "/job/1", "@odata.type": "#DellJob.v1_0_0.DellJob", "JobState": "Scheduled"}
+    wanted = {"level": "RAID1", "drives": ["0", "1"], "consent": SERIAL, "apply_time": "OnReset", "interval": 0.05}
     with controller((202, job), []) as (script, where):
-        done = operations.storage(
-            where, "boot", level="RAID1", drives=["0", "1"], consent=SERIAL, apply_time="OnReset", interval=0.05
-        )
-    assert done.changed and done.more["reboot_required"]
+        planned = operations.storage(where, "boot", **wanted, check=True)
+        done = operations.storage(where, "boot", **wanted)
+    assert done.changed and done.more["reboot_required"] and done.after == {"volume": None}
+    assert (planned.changed, planned.after, planned.more) == (done.changed, done.after, done.more)
+    assert planned.plan.diff() == done.plan.diff()
 
 
 def test_a_service_that_makes_none():
@@ -266,3 +269,36 @@ def test_a_service_that_makes_none():
 def test_odd_volumes_are_no_traceback(members):
     with controller((405, {}), members) as (unused, where):
         assert operations.storage(where, "boot", level="RAID1", drives=["0", "1"], check=True).changed
+
+
+MADE = {"@odata.id": "/v/1", "Id": "1", "Name": "boot", "RAIDType": "RAID1", "Links": {"Drives": [{"@odata.id": "/d/0"}, {"@odata.id": "/d/1"}]}}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["GET /v", "GET /v/1"])
+def test_volumes_that_cannot_be_read_are_not_taken_for_gone(monkeypatch, what):
+    monkeypatch.setattr(storage, "VERIFY_S", 0.3)
+    monkeypatch.setattr(redfish, "BACKOFF", ())
+    volumes = [{"@odata.id": "/v/1"}]
+
+    def broken(body):
+        return (500, {})
+
+    with controller((405, {}), volumes) as (script, where):
+        script.answers["GET /v/1"] = MADE
+        good = script.answers[what]
+
+        def drop(body):
+            script.answers[what] = broken
+            return (204, None)
+
+        script.answers["DELETE /v/1"] = drop
+        with pytest.raises(errors.DeadlineExceeded) as caught:
+            operations.storage(where, "boot", "absent", consent=SERIAL, interval=0.05)
+        assert caught.value.code == "accepted_not_moved" and "HTTP 500" in caught.value.seen
+        for state in ({"state": "absent"}, {"level": "RAID1", "drives": ["0", "1"]}):
+            with pytest.raises(HttpError):  # nor for absent before anything was sent
+                operations.storage(where, "boot", **state, consent=SERIAL, interval=0.05)
+        assert script.count("DELETE", "/v/1") == 1 and not script.count("POST", "/v")
+        script.answers[what] = good
+        script.answers["DELETE /v/1"] = lambda body: (volumes.clear(), (204, None))[1]
+        assert operations.storage(where, "boot", "absent", consent=SERIAL, interval=0.05).changed

@@ -228,6 +228,11 @@ def test_header_fields_in_every_form():
     [
         (b"HTTP/1.1 200 OK\n\nto the end", "GET", b"to the end", True),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", "GET", b"x", True),
+        # lines that end in LF alone, all or some of them, and a body with what ends a usual header
+        (b"HTTP/1.1 200 OK\nContent-Length: 8\n\na\r\n\r\nbcd", "GET", b"a\r\n\r\nbcd", False),
+        (b"HTTP/1.1 200 OK\nContent-Length: 8\n\r\na\r\n\r\nbcd", "GET", b"a\r\n\r\nbcd", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\na\r\n\r\nbcd", "GET", b"a\r\n\r\nbcd", False),
+        (b"HTTP/1.1 200 OK\r\nServer: x\nContent-Length: 1\r\n\r\nx", "GET", b"x", False),
         (b"HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 1\r\n\r\nx", "GET", b"x", True),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "POST", b"", False),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "HEAD", b"", False),
