@@ -19,7 +19,7 @@ from ..firmware.engine import Engine, Limits, consent_refused
 from ..firmware.images import Store
 from ..firmware.inband import WithInband
 from ..firmware.port import regressions
-from ..registry.firmware import IN_FLIGHT, STOPPED, next_step_of, parking_reason
+from ..registry.firmware import IN_FLIGHT, STOPPED, as_parked, next_step_of, parking_reason, retried
 from .targets import named
 
 RULE = "firmware-baseline-1"
@@ -160,6 +160,8 @@ class _Run:
         self.attempt, self.check, self.tell, self.owner = attempt or (None, None), check, tell, owner
         self.begin = begin
         self.node, self.journal, self.bmc = row["serial"], None, None
+        self.was_parked = False
+        self.owned = None  # check mode: why a real run could not take the plan up
 
     def run(self):
         with RedfishUpdater(self.endpoint, self._before_write, self.options.publish) as port:
@@ -185,6 +187,8 @@ class _Run:
                 self.attempt = self.begin()
             if row is None:
                 row = self._save(plan, port)
+            elif self.was_parked:
+                row = self._retry(row)
             return self._carry_out(plan, row, port, result)
 
     def _before_write(self):
@@ -236,13 +240,16 @@ class _Run:
 
     # ---- which plan -----------------------------------------------------------------------------------------------------------------------
     def _plan(self, port):
-        """(FirmwarePlan, its row in the registry or None for a new one, whether images are in flight); or (result, ...) for a parked one."""
-        read = self.registry.firmware_plan(self.node)
-        if read and not self.check:
-            read = written(self.registry.claim_firmware_plan, self.node, self.actor, self.owner, self.options.retry)
+        """(FirmwarePlan, its row in the registry or None for a new one, whether images are in flight); or (result, ...) for a parked one.
+
+        What `retry` makes of a parked plan is only looked at here; the registry hears of it when nothing refuses the run (`_retry`, `_save`).
+        """
+        read = self._taken_up()
+        self.was_parked = bool(read) and read["state"] == "parked"
+        if self.was_parked and not self.options.retry:
+            return self._parked(read), read, False
+        read = retried(read) if read else None
         busy = bool(read) and any(step["state"] in IN_FLIGHT for step in read["steps"])
-        if read and (read["state"] == "parked" or parking_reason(read["steps"])) and not self.options.retry:
-            return self._parked(read), read, busy
         if busy:
             # What is in flight is brought to its end by the plan that sent it, whatever the baseline says by now.
             return planner.FirmwarePlan.from_dict(read["plan"]), read, True
@@ -256,9 +263,37 @@ class _Run:
             if not self.options.components or name in self.options.components:
                 text = "is done by a tool on the node: run bmc_firmware with in_band"
                 plan.skipped.append(planner.Skipped(name, "in_band", text, None, platform.components[name].wanted))
-        if read and not self.check and not plan.changed:
+        if read and not self.check and not plan.changed and not self._incomplete(plan):
             written(self.registry.end_firmware_plan, read["id"], read["claim"], "done", "nothing is left to do")
         return plan, None, False
+
+    def _taken_up(self):
+        """The node's plan, claimed; a parked one as it is. In check mode what a claim would give."""
+        claim = self.registry.claim_firmware_plan
+        if not self.check:
+            return written(claim, self.node, self.actor, self.owner)
+        try:
+            return claim(self.node, self.actor, self.owner, check=True)
+        except Conflict as error:
+            if error.code != "plan_claimed":
+                raise
+            self.owned = error
+        read = self.registry.firmware_plan(self.node)
+        return as_parked(read) if read else None
+
+    def _retry(self, row):
+        """Take up the parked plan: nothing refused the run."""
+        taken = written(self.registry.claim_firmware_plan, self.node, self.actor, self.owner, True)
+        if taken is None or taken["id"] != row["id"]:
+            raise Conflict(
+                "the firmware plan of this node ended while it was looked at",
+                host=self.row["name"],
+                thing=f"firmware plan {row['id']}",
+                seen=f"firmware plan {taken['id']}" if taken else "no plan",
+                next_step="run again; nothing was sent",
+                code="plan_changed",
+            )
+        return taken
 
     def _parked(self, row):
         plan = planner.FirmwarePlan.from_dict(row["plan"])
@@ -275,6 +310,8 @@ class _Run:
 
     def _refused(self, plan, under_way):
         """The reason why this plan must not begin, or None. What is in flight already is not stopped half way."""
+        if self.owned:
+            return self.owned
         if self.row["state"] not in QUIET_STATES and not self.options.in_service:
             return Refused(
                 "the node may be in use, and an update restarts it",
@@ -287,7 +324,7 @@ class _Run:
             )
         if under_way:
             return None
-        if plan.problems and not self.options.partial:
+        if self._incomplete(plan):
             return Refused(
                 "not all components can be brought to the baseline, so nothing was begun",
                 host=self.row["name"],
@@ -298,6 +335,9 @@ class _Run:
                 code="plan_incomplete",
             )
         return consent_refused(plan, self.node, self.options.consent)
+
+    def _incomplete(self, plan):
+        return bool(plan.problems) and not self.options.partial
 
     def _foretold(self, plan, under_way, refused, result):
         """The result of check mode: what a real run would refuse stands in the plan too, where people look."""
@@ -493,7 +533,7 @@ class _Run:
 
     def _unchanged(self, plan, result, port):
         result["bmc_warnings"] = list(dict.fromkeys(port.warnings))
-        if plan.problems and not self.options.partial:
+        if self.owned or self._incomplete(plan):
             refused = self._refused(plan, False).with_host(self.row["name"])
             if self.check:
                 return self._foretold(plan, False, refused, result)

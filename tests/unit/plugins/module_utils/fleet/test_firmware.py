@@ -293,6 +293,56 @@ def test_parked_and_retried(site):
     assert site.arrived == {**NEEDED, "BMC": ["1.5", "1.5", "2.0"]}
 
 
+def test_a_retry_that_is_refused_leaves_the_plan_parked(site):
+    """Consent and images are looked at first: a run that may not begin takes nothing of what the stopped one left."""
+    site.lab.set_behaviour("gpu01", task_fails=True)
+    site.run()
+    site.lab.reset_behaviour("gpu01")
+    before = site.registry.firmware_plan("gpu01")
+    assert before["state"] == "parked" and "could not write" in before["reason"]
+    site.write(cpld={"can_brick": True})
+    assert site.run(retry=True)["error"]["code"] == "consent_needed"
+    assert site.registry.firmware_plan("gpu01") == before
+    site.write()
+    image = site.place / "CPLD-2.0.bin"
+    kept = image.read_bytes()
+    image.unlink()
+    assert site.run(retry=True)["error"]["code"] == "not_found"
+    site.write(bmc={"from": ">=9", "hops": []}, bios={"requires": {}, "from": ">=9", "hops": []})
+    assert site.run(retry=True, components=["bmc", "bios"])["error"]["code"] == "plan_incomplete"
+    assert site.registry.firmware_plan("gpu01") == before and site.arrived == {"BMC": ["1.5"]}
+    assert site.run()["error"]["seen"] == before["reason"]
+    site.write()
+    image.write_bytes(kept)
+    assert site.run(retry=True)["state"] == "active" and site.running == WANTED
+    assert [row["state"] for row in site.registry.firmware_plans("gpu01")] == ["superseded", "done"]
+
+
+def test_check_mode_with_retry_foretells_what_the_real_run_does(site):
+    """An image of which nobody knows whether it arrived is looked at again, by the plan that sent it: no new plan, no consent for one."""
+    from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import planner
+
+    baseline = files.load(str(site.baseline_path))
+    rows = [{"id": name, "version": row["version"]} for name, row in COMPONENTS.items()]
+    stored = planner.plan(baseline, baseline.platforms["p"], rows)
+    saved = site.registry.save_firmware_plan("gpu01", stored.as_dict(), "test")
+    site.registry.set_firmware_step(
+        saved["id"], 1, 1, "planned", "unknown", {"final": True, "tasks_before": [], "reason": "nobody knows"}
+    )
+    site.registry.end_firmware_plan(saved["id"], 1, "parked", "nobody knows")
+    site.write(cpld={"can_brick": True})
+    assert site.run(check=True)["error"]["code"] == "parked"
+    before = site.registry.firmware_plan("gpu01")
+    planned = site.run(check=True, retry=True)
+    assert planned["plan"][0] == f"resumes firmware plan {saved['id']}: 0 of 5 images are done"
+    assert planned["consent_missing"] == [] and planned["would_refuse"] is None
+    assert planned["steps"][0]["state"] == "pushing"
+    assert site.registry.firmware_plan("gpu01") == before
+    result = site.run(retry=True)
+    assert result["state"] == "active" and site.running == WANTED
+    assert [row["id"] for row in site.registry.firmware_plans("gpu01")] == [saved["id"]]
+
+
 def test_a_new_baseline_while_nothing_is_under_way(site):
     site.lab.set_behaviour("gpu01", task_fails=True)
     site.run()
@@ -334,6 +384,7 @@ def test_a_controller_that_lives_is_not_disturbed(site):
         with pytest.raises(errors.Conflict) as caught:
             site.run()
         assert caught.value.code == "plan_claimed"
+        assert "another controller works on the firmware" in site.run(check=True)["would_refuse"]
     finally:
         child.kill()
         child.communicate()
