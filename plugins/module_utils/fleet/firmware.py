@@ -19,6 +19,7 @@ from ..firmware.engine import Engine, Limits, consent_refused
 from ..firmware.images import Store
 from ..firmware.inband import WithInband
 from ..firmware.port import regressions
+from ..registry.engine import seconds_between
 from ..registry.firmware import IN_FLIGHT, STOPPED, as_parked, next_step_of, parking_reason, retried
 from .targets import named
 
@@ -94,7 +95,8 @@ class RegistryJournal:
         return self._steps
 
     def start(self, row):
-        self._steps = row["steps"]
+        now = self._registry.now()
+        self._steps = [{**step, "age_s": max(0.0, seconds_between(step["changed"], now))} for step in row["steps"]]
 
     def move(self, number, expected, new, detail=None, pushed=False, reset=False):
         written(
