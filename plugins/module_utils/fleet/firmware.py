@@ -260,7 +260,7 @@ class _Run:
         elsewhere = [c.name for c in platform.components.values() if c.path != "bmc"] if not self.options.inband else []
         if elsewhere:
             only = [name for name in (only or platform.components) if name not in elsewhere]
-        plan = planner.plan(self.baseline, platform, port.inventory(), self.options.downgrade, only)
+        plan = planner.plan_once(self.baseline, platform, port.inventory(), self.options.downgrade, only)
         for name in elsewhere:
             if not self.options.components or name in self.options.components:
                 text = "is done by a tool on the node: run bmc_firmware with in_band"
@@ -426,7 +426,7 @@ class _Run:
         worse = self._after(row, port)
         self._refresh_record(result)
         written(self.registry.end_firmware_plan, row["id"], row["claim"], "done", "; ".join(worse) or None)
-        self._evidence(plan, PASS, result)
+        self._evidence(plan, FAIL if plan.problems else PASS, result)
         result["msg"] = f"{plan.summary()}: done"
         result["health_worse"] = worse
         if worse:
@@ -542,22 +542,28 @@ class _Run:
             self._evidence(plan, FAIL, result)
             return {**result, **refused.as_result()}
         if not self.check:
-            self._evidence(plan, PASS, result)
+            self._evidence(plan, FAIL if plan.problems else PASS, result)
         return result
 
     def _evidence(self, plan, outcome, result):
         """The newest word about this node's firmware. Only a change of it is written: a second run that finds everything in place leaves no trace."""
+        # what runs its wanted version, by its rule; of a component that is newer, absent or not planned it is what was read
+        there = {row.component for row in plan.skipped if row.code == "already_there"}
+        if result["state"] == "active":
+            there |= {step.component for step in plan.steps}
         item = {
             "check": "firmware_baseline",
             "outcome": outcome,
             "value": {
-                name: row["wanted"] if outcome == PASS else row["running"] for name, row in plan.components.items()
+                name: row["wanted"] if name in there else row["running"] for name, row in plan.components.items()
             },
             "limit": plan.baseline,
             "rule": RULE,
             "source": "bmc",
             "simulated": self.bmc.simulated,
-            "detail": None if outcome == PASS else {"state": result["state"]},
+            "detail": None
+            if outcome == PASS
+            else {"state": result["state"], "problems": [row.component for row in plan.problems]},
         }
         have = [row for row in self.registry.evidence(self.node) if row["check"] == item["check"]]
         if have and all(have[-1][key] == item[key] for key in ("outcome", "value", "limit")) and not result["changed"]:

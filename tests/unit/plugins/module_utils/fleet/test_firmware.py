@@ -213,6 +213,45 @@ def test_downgrade_consent_and_problems(site):
     assert result["state"] == "active" and site.running["BIOS"] == "0.9"
 
 
+def test_evidence_says_what_runs(site):
+    """A newer version is no wanted one, and a baseline of which a part cannot be reached is not passed."""
+    site.write(
+        bmc={"wanted": "0.9", "hops": []},
+        bios={"requires": {}},
+        cpld={"requires": {}, "from": ">=9", "can_brick": True},
+    )
+    for _run in range(2):
+        assert not site.run(partial=True).get("failed")
+        (evidence,) = [row for row in site.registry.evidence("gpu01") if row["check"] == "firmware_baseline"]
+        assert evidence["outcome"] == "fail" and evidence["detail"]["problems"] == ["cpld"]
+        assert evidence["value"] == {"bmc": "1.0", "bios": "2.0", "cpld": "1.0"}
+    assert not site.run(components=["bmc", "bios"]).get("failed")
+    (evidence,) = [row for row in site.registry.evidence("gpu01") if row["check"] == "firmware_baseline"]
+    assert evidence["outcome"] == "pass" and evidence["value"] == {"bmc": "1.0", "bios": "2.0"}
+
+
+def test_nodes_that_are_alike_are_planned_once(site, monkeypatch):
+    """Check mode (consent of a rollout) and the real run, and every node with the same versions: one search, of which each gets its own copy."""
+    from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import planner
+
+    made, plan = [], planner.plan
+    monkeypatch.setattr(planner, "plan", lambda *args: (made.append(args), plan(*args))[1])
+    baseline = files.load(str(site.baseline_path))
+
+    def run(check, **options):
+        chosen = subject.Options(limits=Limits(**QUICK), **options)
+        node = Endpoint(**site.endpoint())
+        return subject.update(node, site.registry, "gpu01", baseline, chosen, actor="test", check=check)
+
+    first, second = run(True), run(True)
+    assert first["plan"] == second["plan"] and len(made) == 1
+    run(True, components=["bmc"])
+    run(True, downgrade=True)
+    assert len(made) == 3
+    assert run(False)["state"] == "active" and len(made) == 3
+    assert not run(True)["changed"] and len(made) == 4  # other versions run now
+
+
 def test_consent_that_is_missing_for_many_is_one_message():
     missing = {f"gpu{number:04}": (f"S{number:04}", ["cpld"]) for number in range(2000)}
     error = subject.consent_incomplete(missing, ["S9"])
