@@ -126,12 +126,13 @@ class Platform:
 
 @dataclass(frozen=True)
 class Baseline:
-    """All platforms of one or more files. `digest` changes whenever anything in them does."""
+    """All platforms of one or more files. `digest` changes whenever anything in them does. `plans`: the planner's own (`plan_once`)."""
 
     name: str
     platforms: dict
     digest: str
     files: tuple = ()
+    plans: dict = field(default_factory=dict, repr=False, compare=False)
 
     def platform_for(self, facts):
         """The one Platform for a node; NotFound where there is none, InvalidInput where several fit."""

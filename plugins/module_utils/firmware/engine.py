@@ -20,6 +20,12 @@ from .versions import Rule
 # An image that the BMC said it had written is never sent again.
 MOST_PUSHES = 4
 MOST_BROKEN_OFF = 4
+# The restart mark of the part that a reset restarts for certain: where it is known and stays as it is, the reset was not done.
+MARK_OF = {"bmc_reset": "bmc", "host_reboot": "host", "aux_cycle": "bmc", "ac_cycle": "bmc"}
+# Seconds until a restart shows in its mark.
+MARK_S = 60.0
+# After these the BMC certainly did not take the reset.
+NOT_TAKEN = ("bmc_busy",)
 
 
 @dataclass
@@ -60,7 +66,8 @@ class _Stop(Exception):
 
 
 class Engine:
-    """`port`: port.FirmwarePort. `journal`: `steps()` -> [{number, state, detail, pushes, resets}], `move(number, expected, new, detail, pushed, reset)`.
+    """`port`: port.FirmwarePort. `journal`: `steps()` -> [{number, state, detail, pushes, resets, age_s}], `move(number, expected, new, detail, pushed,
+    reset)`. `age_s`: seconds since the step was moved last (0 where nobody knows).
 
     `images`: images.Store. `may_activate(activation, steps)` -> None, or the reason why the reset must wait. `tell(text)` hears what is being done.
     """
@@ -95,6 +102,7 @@ class Engine:
         try:
             for number in range(1, len(self._plan.activations) + 1):
                 self._round(number)
+            self._confirm()
         except _Stop as stop:
             return self._outcome(stop.state, stop.code, stop.reason, stop.next_step)
         return self._outcome("active")
@@ -113,7 +121,8 @@ class Engine:
 
     def _move(self, step, new, pushed=False, reset=False, **detail):
         record = self._records[step.number]
-        self._journal.move(step.number, record["state"], new, detail, pushed, reset)
+        before = record["state"]
+        self._journal.move(step.number, before, new, detail, pushed, reset)
         merged = {**(record.get("detail") or {}), **detail}
         record.update(
             state=new,
@@ -121,7 +130,7 @@ class Engine:
             pushes=record["pushes"] + bool(pushed),
             resets=record["resets"] + bool(reset),
         )
-        if new != "pushing" or not pushed:
+        if new != before:
             self._tell(f"{step.component} {step.to_version}: {new.replace('_', ' ')}")
 
     def _park(self, step, state, code, reason, next_step):
@@ -497,6 +506,33 @@ class Engine:
                 return False
             self._sleep(self._limits.poll)
 
+    def _confirm(self):
+        """All versions once more at the end: what was active in an earlier life, or before a later reset, may not be so any more."""
+        last = {}
+        for step in self._plan.steps:
+            last[step.component] = step
+        left = list(last.values())
+        limit = Deadline(self._limits.settle, "the versions at the end", clock=self._clock, sleep=self._sleep)
+        # while a host starts, its devices may not be in the inventory
+        back = Deadline(self._limits.activate, "all devices at the end", clock=self._clock, sleep=self._sleep)
+        while True:
+            rows = self._inventory(sorted({name for step in left for name in step.inventory}))
+            mine = {step.number: [row for row in rows if str(row.get("id")) in step.inventory] for step in left}
+            left = [step for step in left if not self._runs(step, mine[step.number])]
+            if not left:
+                return
+            there = [step for step in left if len(mine[step.number]) == len(set(step.inventory))]
+            if back.expired() or (there and limit.expired()):
+                step = (there or left)[0]
+                self._park(
+                    step,
+                    "failed",
+                    "reverted",
+                    f"it ran the wanted version and does not any more: {self._seen(mine[step.number])}",
+                    "look at the BMC's log; run again with retry: a new plan is made",
+                )
+            self._sleep(self._limits.poll)
+
     # ---- the reset ----------------------------------------------------------------------------------------------------------------------------
     def _activate(self, activation, steps):
         waiting = [step for step in steps if self._state(step) in ("staged", "activating", "awaiting_activation")]
@@ -504,30 +540,36 @@ class Engine:
             return
         waiting = [step for step in waiting if self._state(step) != "active"]
         activation = self._least(activation, waiting)
-        if any(self._state(step) == "activating" for step in waiting) and self._was_reset(waiting):
-            self._tell(f"the {activation} was sent before; its effect is awaited")
-            if self._wait_running(waiting, self._limits.activate):
+        begun = [step for step in waiting if self._state(step) == "activating"]
+        if begun:
+            sent = self._detail(begun[0]).get("activation") or activation
+            age = min(float(self._records[step.number].get("age_s") or 0.0) for step in begun)
+            if not self._detail(begun[0]).get("answered") and self._look_for_reset(sent, begun, age):
+                self._answered(begun)
+                age = 0.0
+            if self._detail(begun[0]).get("answered"):
+                self._tell(f"the {sent} was sent before; its effect is awaited")
+                if not self._wait_running(waiting, max(self._limits.activate - age, self._limits.settle)):
+                    self._no_effect(sent, waiting)
                 return
-            self._no_effect(activation, waiting)
-            return
         reason = self._may_activate(activation, waiting) if self._may_activate else None
         if reason:
             self._await_others(waiting, activation, reason)
         marks = self._patiently(self._port.marks, self._limits.ready, "the state of the server")
         for index, step in enumerate(waiting):
-            self._move(step, "activating", reset=index == 0, marks=marks, activation=activation)
+            self._move(step, "activating", reset=index == 0, marks=marks, activation=activation, answered=None)
         self._reset(activation, waiting)
         self._sleep(self._limits.poll)
         if not self._wait_running(waiting, self._limits.activate):
             self._no_effect(activation, waiting)
 
     def _reset(self, activation, waiting):
-        """Send the reset once. A BMC that is away or busy has not taken it and is asked again, unless the marks say that it has after all."""
+        """Send the reset once. It is sent again only where the BMC refused it, or where there is no sign of it in the time that it would need."""
         limit = Deadline(self._limits.ready, activation, clock=self._clock, sleep=self._sleep)
         while True:
             try:
                 self._port.restart(activation)
-                return
+                break
             except FencedOut:
                 raise
             except Unsupported as error:
@@ -538,8 +580,36 @@ class Engine:
                     return
                 if error.code not in PASSING or limit.expired():
                     raise _Stop("parked", error.code, f"the {activation} could not be done: {error}", error.next_step)
-            if self._was_reset(waiting):
-                return
+                taken = error.code not in NOT_TAKEN
+            if self._look_for_reset(activation, waiting) if taken else self._was_reset(waiting):
+                break
+            self._sleep(self._limits.poll)
+            self._move(waiting[0], "activating")  # noted anew: whoever takes over counts from here
+        self._answered(waiting)
+
+    def _answered(self, steps):
+        """The reset was taken: from here on only its effect is awaited, by whatever life."""
+        for step in steps:
+            self._move(step, self._state(step), answered=True)
+
+    def _look_for_reset(self, activation, waiting, age=0.0):
+        """Whether a reset that may have been sent, `age` seconds ago, was done. A second one could fall into the flash that the first began.
+
+        A BMC that marks the restart of this part is looked at for a moment. One that does not is given the whole time of an activation to show the version.
+        """
+        marks = next((self._detail(step).get("marks") for step in waiting if self._detail(step).get("marks")), {})
+        marked = marks.get(MARK_OF.get(activation)) is not None
+        needed = min(MARK_S, self._limits.activate) if marked else self._limits.activate
+        seconds = max(self._limits.settle, needed - age)
+        limit = Deadline(seconds, "a sign of the reset", clock=self._clock, sleep=self._sleep)
+        while True:
+            if self._was_reset(waiting) or self._wait_running(waiting, 0):
+                return True
+            if limit.expired():
+                return False
+            if not marked:
+                self._tell(f"whether the {activation} was sent nobody knows; its effect is awaited")
+                marked = True
             self._sleep(self._limits.poll)
 
     @staticmethod
@@ -553,7 +623,8 @@ class Engine:
         """Whether the server shows a restart since the marks that were taken before the reset. A BMC without such marks cannot say: then no."""
         now = self._patiently(self._port.marks, self._limits.ready, "the state of the server")
         marks = next((self._detail(step).get("marks") for step in waiting if self._detail(step).get("marks")), {})
-        return any(now.get(name) != value for name, value in marks.items() if value is not None)
+        # that of a host which was never restarted comes with its first restart
+        return any(now.get(name) != value for name, value in marks.items() if value is not None or name == "host")
 
     def _await_others(self, waiting, activation, reason):
         next_step = f"do the {activation}, then run again: the versions are read back"

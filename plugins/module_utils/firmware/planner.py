@@ -5,9 +5,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import copy
 import heapq
 import itertools
 import re
+import threading
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cmp_to_key
 
@@ -19,6 +21,8 @@ from .versions import Rule, UnreadableVersion
 MOST_HOPS = 20
 MOST_STATES = 20000
 SUBSETS_UP_TO = 6
+# Threads that ask for the same plan at once must not each make it.
+_ONE_AT_A_TIME = threading.Lock()
 # Why a component is not in the plan. True: somebody has to do something about it.
 REASONS = {
     "already_there": False,
@@ -125,10 +129,7 @@ class FirmwarePlan:
     @property
     def resets(self):
         """How many resets the plan costs."""
-        return sum(
-            activation != "immediate" and bool(self.round(number))
-            for number, activation in enumerate(self.activations, 1)
-        )
+        return _resets((activation, self.round(number)) for number, activation in enumerate(self.activations, 1))
 
     @property
     def consent_needed(self):
@@ -268,6 +269,16 @@ def plan(baseline, platform, observed, downgrade=False, only=None):
     order = list(platform.components)
     found.skipped.sort(key=lambda item: order.index(item.component))
     return found
+
+
+def plan_once(baseline, platform, observed, downgrade=False, only=None):
+    """`plan`, made once for all nodes that are alike: kept in the baseline, which lives as long as one rollout. What is given out may be changed."""
+    rows = tuple((row.get("id"), row.get("version"), row.get("updateable"), row.get("path")) for row in observed)
+    key = (platform.name, rows, bool(downgrade), None if only is None else tuple(only))
+    with _ONE_AT_A_TIME:
+        if key not in baseline.plans:
+            baseline.plans[key] = plan(baseline, platform, observed, downgrade, only)
+        return copy.deepcopy(baseline.plans[key])
 
 
 def rows_of(component, observed):
@@ -443,8 +454,9 @@ def _conditions(component):
     ] or ["no conditions of its own"]
 
 
-def _resets(path):
-    return sum(activation != "immediate" for activation, _names in path)
+def _resets(rounds):
+    """How many resets rounds cost, (activation, what is in it) each: one of which nothing is left to do needs none."""
+    return sum(activation != "immediate" and bool(there) for activation, there in rounds)
 
 
 def _at_least(goals):

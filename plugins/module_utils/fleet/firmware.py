@@ -19,7 +19,8 @@ from ..firmware.engine import Engine, Limits, consent_refused
 from ..firmware.images import Store
 from ..firmware.inband import WithInband
 from ..firmware.port import regressions
-from ..registry.firmware import IN_FLIGHT, STOPPED, next_step_of, parking_reason
+from ..registry.engine import seconds_between
+from ..registry.firmware import IN_FLIGHT, STOPPED, as_parked, next_step_of, parking_reason, retried
 from .targets import named
 
 RULE = "firmware-baseline-1"
@@ -94,7 +95,8 @@ class RegistryJournal:
         return self._steps
 
     def start(self, row):
-        self._steps = row["steps"]
+        now = self._registry.now()
+        self._steps = [{**step, "age_s": max(0.0, seconds_between(step["changed"], now))} for step in row["steps"]]
 
     def move(self, number, expected, new, detail=None, pushed=False, reset=False):
         written(
@@ -160,6 +162,8 @@ class _Run:
         self.attempt, self.check, self.tell, self.owner = attempt or (None, None), check, tell, owner
         self.begin = begin
         self.node, self.journal, self.bmc = row["serial"], None, None
+        self.was_parked = False
+        self.owned = None  # check mode: why a real run could not take the plan up
 
     def run(self):
         with RedfishUpdater(self.endpoint, self._before_write, self.options.publish) as port:
@@ -185,6 +189,8 @@ class _Run:
                 self.attempt = self.begin()
             if row is None:
                 row = self._save(plan, port)
+            elif self.was_parked:
+                row = self._retry(row)
             return self._carry_out(plan, row, port, result)
 
     def _before_write(self):
@@ -236,13 +242,16 @@ class _Run:
 
     # ---- which plan -----------------------------------------------------------------------------------------------------------------------
     def _plan(self, port):
-        """(FirmwarePlan, its row in the registry or None for a new one, whether images are in flight); or (result, ...) for a parked one."""
-        read = self.registry.firmware_plan(self.node)
-        if read and not self.check:
-            read = written(self.registry.claim_firmware_plan, self.node, self.actor, self.owner, self.options.retry)
+        """(FirmwarePlan, its row in the registry or None for a new one, whether images are in flight); or (result, ...) for a parked one.
+
+        What `retry` makes of a parked plan is only looked at here; the registry hears of it when nothing refuses the run (`_retry`, `_save`).
+        """
+        read = self._taken_up()
+        self.was_parked = bool(read) and read["state"] == "parked"
+        if self.was_parked and not self.options.retry:
+            return self._parked(read), read, False
+        read = retried(read) if read else None
         busy = bool(read) and any(step["state"] in IN_FLIGHT for step in read["steps"])
-        if read and (read["state"] == "parked" or parking_reason(read["steps"])) and not self.options.retry:
-            return self._parked(read), read, busy
         if busy:
             # What is in flight is brought to its end by the plan that sent it, whatever the baseline says by now.
             return planner.FirmwarePlan.from_dict(read["plan"]), read, True
@@ -251,14 +260,42 @@ class _Run:
         elsewhere = [c.name for c in platform.components.values() if c.path != "bmc"] if not self.options.inband else []
         if elsewhere:
             only = [name for name in (only or platform.components) if name not in elsewhere]
-        plan = planner.plan(self.baseline, platform, port.inventory(), self.options.downgrade, only)
+        plan = planner.plan_once(self.baseline, platform, port.inventory(), self.options.downgrade, only)
         for name in elsewhere:
             if not self.options.components or name in self.options.components:
                 text = "is done by a tool on the node: run bmc_firmware with in_band"
                 plan.skipped.append(planner.Skipped(name, "in_band", text, None, platform.components[name].wanted))
-        if read and not self.check and not plan.changed:
+        if read and not self.check and not plan.changed and not self._incomplete(plan):
             written(self.registry.end_firmware_plan, read["id"], read["claim"], "done", "nothing is left to do")
         return plan, None, False
+
+    def _taken_up(self):
+        """The node's plan, claimed; a parked one as it is. In check mode what a claim would give."""
+        claim = self.registry.claim_firmware_plan
+        if not self.check:
+            return written(claim, self.node, self.actor, self.owner)
+        try:
+            return claim(self.node, self.actor, self.owner, check=True)
+        except Conflict as error:
+            if error.code != "plan_claimed":
+                raise
+            self.owned = error
+        read = self.registry.firmware_plan(self.node)
+        return as_parked(read) if read else None
+
+    def _retry(self, row):
+        """Take up the parked plan: nothing refused the run."""
+        taken = written(self.registry.claim_firmware_plan, self.node, self.actor, self.owner, True)
+        if taken is None or taken["id"] != row["id"]:
+            raise Conflict(
+                "the firmware plan of this node ended while it was looked at",
+                host=self.row["name"],
+                thing=f"firmware plan {row['id']}",
+                seen=f"firmware plan {taken['id']}" if taken else "no plan",
+                next_step="run again; nothing was sent",
+                code="plan_changed",
+            )
+        return taken
 
     def _parked(self, row):
         plan = planner.FirmwarePlan.from_dict(row["plan"])
@@ -275,6 +312,8 @@ class _Run:
 
     def _refused(self, plan, under_way):
         """The reason why this plan must not begin, or None. What is in flight already is not stopped half way."""
+        if self.owned:
+            return self.owned
         if self.row["state"] not in QUIET_STATES and not self.options.in_service:
             return Refused(
                 "the node may be in use, and an update restarts it",
@@ -287,7 +326,7 @@ class _Run:
             )
         if under_way:
             return None
-        if plan.problems and not self.options.partial:
+        if self._incomplete(plan):
             return Refused(
                 "not all components can be brought to the baseline, so nothing was begun",
                 host=self.row["name"],
@@ -298,6 +337,9 @@ class _Run:
                 code="plan_incomplete",
             )
         return consent_refused(plan, self.node, self.options.consent)
+
+    def _incomplete(self, plan):
+        return bool(plan.problems) and not self.options.partial
 
     def _foretold(self, plan, under_way, refused, result):
         """The result of check mode: what a real run would refuse stands in the plan too, where people look."""
@@ -384,7 +426,7 @@ class _Run:
         worse = self._after(row, port)
         self._refresh_record(result)
         written(self.registry.end_firmware_plan, row["id"], row["claim"], "done", "; ".join(worse) or None)
-        self._evidence(plan, PASS, result)
+        self._evidence(plan, FAIL if plan.problems else PASS, result)
         result["msg"] = f"{plan.summary()}: done"
         result["health_worse"] = worse
         if worse:
@@ -493,29 +535,35 @@ class _Run:
 
     def _unchanged(self, plan, result, port):
         result["bmc_warnings"] = list(dict.fromkeys(port.warnings))
-        if plan.problems and not self.options.partial:
+        if self.owned or self._incomplete(plan):
             refused = self._refused(plan, False).with_host(self.row["name"])
             if self.check:
                 return self._foretold(plan, False, refused, result)
             self._evidence(plan, FAIL, result)
             return {**result, **refused.as_result()}
         if not self.check:
-            self._evidence(plan, PASS, result)
+            self._evidence(plan, FAIL if plan.problems else PASS, result)
         return result
 
     def _evidence(self, plan, outcome, result):
         """The newest word about this node's firmware. Only a change of it is written: a second run that finds everything in place leaves no trace."""
+        # what runs its wanted version, by its rule; of a component that is newer, absent or not planned it is what was read
+        there = {row.component for row in plan.skipped if row.code == "already_there"}
+        if result["state"] == "active":
+            there |= {step.component for step in plan.steps}
         item = {
             "check": "firmware_baseline",
             "outcome": outcome,
             "value": {
-                name: row["wanted"] if outcome == PASS else row["running"] for name, row in plan.components.items()
+                name: row["wanted"] if name in there else row["running"] for name, row in plan.components.items()
             },
             "limit": plan.baseline,
             "rule": RULE,
             "source": "bmc",
             "simulated": self.bmc.simulated,
-            "detail": None if outcome == PASS else {"state": result["state"]},
+            "detail": None
+            if outcome == PASS
+            else {"state": result["state"], "problems": [row.component for row in plan.problems]},
         }
         have = [row for row in self.registry.evidence(self.node) if row["check"] == item["check"]]
         if have and all(have[-1][key] == item[key] for key in ("outcome", "value", "limit")) and not result["changed"]:

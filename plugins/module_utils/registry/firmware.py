@@ -34,6 +34,8 @@ STOPPED = ("failed", "unknown", "awaiting_activation")
 # steps that make their plan a parked one: nothing of it goes on before a person says so
 PARKING = ("failed", "unknown")
 IN_FLIGHT = ("pushing", "writing", "staged", "activating", "awaiting_activation")
+# What a person's word (retry) makes of steps that park their plan: what failed is done again, what nobody knows is looked at again.
+RETRIED = {"failed": "planned", "unknown": "pushing"}
 SILENT_S = 3600.0
 
 
@@ -64,7 +66,11 @@ class Firmware:
             row = nodes.find(connection, node, lock=True)
             older = self._open_plan(connection, row["serial"])
             if older:
-                busy = [step for step in self._steps(connection, older["id"]) if step["state"] in IN_FLIGHT]
+                busy = [
+                    step
+                    for step in self._steps(connection, older["id"])
+                    if step["state"] in IN_FLIGHT or step["state"] == "unknown"
+                ]
                 if busy:
                     raise errors.Conflict(
                         "an older firmware plan has images under way",
@@ -116,17 +122,17 @@ class Firmware:
 
         return self._db.write(work)
 
-    def claim_firmware_plan(self, node, actor, owner=None, retry=False):
+    def claim_firmware_plan(self, node, actor, owner=None, retry=False, check=False):
         """Take up the node's open plan: its dict with a new `claim`. None where there is none; Conflict while its owner lives.
 
-        A parked plan is taken up only with `retry`: failed steps become planned again, unknown ones are looked at again (pushing). A plan with such a step is
-        parked, also when its controller died before it wrote that down.
+        A parked plan is taken up only with `retry`: then its steps become what `retried` says. A plan with such a step is parked, also when its controller
+        died before it wrote that down. With `check` nothing is written: the dict is what a real claim would give, but for the number of the claim.
         """
         owner = owner or process.this_controller()
 
         def work(connection):
             now = self._db.now(connection)
-            row = nodes.find(connection, node, lock=True)
+            row = nodes.find(connection, node, lock=not check)
             found = self._open_plan(connection, row["serial"])
             if found is None:
                 return None
@@ -146,18 +152,20 @@ class Firmware:
                         code="plan_claimed",
                     )
             parked = found["state"] == "parked"
-            reason = None if parked else parking_reason(self._steps(connection, found["id"]))
-            if reason and not retry:
-                self._end(connection, now, found["id"], "parked", reason)
-                found = self._plan_row(connection, found["id"])
-            if (parked or reason) and not retry:
-                return self._plan_out(connection, found)
-            if parked or reason:
-                for old, new in (("failed", "planned"), ("unknown", "pushing")):
+            plan = as_parked(self._plan_out(connection, found))
+            taken = retried(plan) if retry else plan
+            if check:
+                return taken
+            if taken["state"] == "parked":
+                if not parked:
+                    self._end(connection, now, found["id"], "parked", plan["reason"])
+                return self._plan_out(connection, self._plan_row(connection, found["id"]))
+            for old, new in zip(plan["steps"], taken["steps"]):
+                if old["state"] != new["state"]:
                     connection.execute(
                         t.firmware_steps.update()
-                        .where(t.firmware_steps.c.plan == found["id"], t.firmware_steps.c.state == old)
-                        .values(state=new, changed=now)
+                        .where(t.firmware_steps.c.plan == found["id"], t.firmware_steps.c.number == old["number"])
+                        .values(state=new["state"], changed=now)
                     )
             connection.execute(
                 t.firmware_plans.update()
@@ -168,6 +176,9 @@ class Firmware:
                 audit.append(connection, now, actor, row["serial"], "firmware_taken_up", {"plan": found["id"]})
             return self._plan_out(connection, self._plan_row(connection, found["id"]))
 
+        if check:
+            with self._db.read() as connection:
+                return work(connection)
         return self._db.write(work)
 
     def check_firmware_claim(self, plan, claim):
@@ -299,6 +310,20 @@ class Firmware:
         out["plan"], out["health"] = nodes.loads(row["plan"]), nodes.loads(row["health"])
         out["steps"] = self._steps(connection, row["id"])
         return out
+
+
+def as_parked(plan):
+    """A plan (as given out) with the state `parked` where one of its steps makes it that, also when its controller died before it wrote that down."""
+    reason = None if plan["state"] == "parked" else parking_reason(plan["steps"])
+    return {**plan, "state": "parked", "reason": reason} if reason else plan
+
+
+def retried(plan):
+    """A parked plan as it is taken up at a person's word; any other as it is. The one definition of it, for the real run and for check mode."""
+    if plan["state"] != "parked":
+        return plan
+    steps = [{**step, "state": RETRIED.get(step["state"], step["state"])} for step in plan["steps"]]
+    return {**plan, "state": "open", "reason": None, "steps": steps}
 
 
 def parking_reason(steps):

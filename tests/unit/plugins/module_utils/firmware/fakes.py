@@ -40,6 +40,9 @@ class Bmc(FirmwarePort):
         self.refuses_reset = False
         self.cannot = ()
         self.old_task = False
+        self.flash_seconds = 0.0  # how long a host flashes after its reset; a second reset meanwhile cuts the flash off
+        self.flashing, self.flashes_cut = None, 0
+        self.lost_after_reset = None  # code of the error after a reset that was done
         self.shown_after = 0.0  # seconds from an image to the moment when its task can be seen
         for name, value in faults.items():
             assert hasattr(self, name), name
@@ -56,6 +59,9 @@ class Bmc(FirmwarePort):
     def _live(self):
         if self.clock() < self.away_until:
             raise BaremetalError("away", code="unreachable")
+        if self.flashing and self.clock() >= self.flashing[0]:
+            self.versions.update(self.flashing[1])
+            self.flashing = None
         for key, task in list(self.all_tasks.items()):
             if task["state"] == "running" and self.clock() >= task["at"] + self.task_seconds:
                 if self.task_fails:
@@ -148,7 +154,7 @@ class Bmc(FirmwarePort):
 
     def marks(self):
         self._live()
-        return {} if self.no_marks else {"host": self.resets}
+        return {} if self.no_marks else {"host": self.resets, "bmc": self.resets}
 
     def restart(self, activation):
         self._live()
@@ -161,6 +167,9 @@ class Bmc(FirmwarePort):
             raise Unsupported("no", seen="not offered")
         self.resets += 1
         self.restarts.append(activation)
+        if self.flashing and activation != "bmc_reset":
+            self.flashes_cut, self.flashing = self.flashes_cut + 1, None
+        flashed = {}
         covers = {
             "ac_cycle": set(self.activations.values()),
             "host_reboot": {"host_reboot"},
@@ -168,10 +177,18 @@ class Bmc(FirmwarePort):
         }
         for name, version in list(self.pending.items()):
             if self.activations[name] in covers[activation]:
-                self.versions[name] = version
+                flashed[name] = version
                 del self.pending[name]
+        if self.flash_seconds and flashed:
+            self.flashing = (self.clock() + self.flash_seconds, flashed)
+        else:
+            self.versions.update(flashed)
+        self.kill("reset_done")
         if activation != "host_reboot":
             self._bmc_restart()
+        if self.lost_after_reset:
+            code, self.lost_after_reset = self.lost_after_reset, None
+            raise BaremetalError("what came of it could not be read", code=code)
 
     def power(self):
         return "on" if self.on else "off"
@@ -189,17 +206,19 @@ class Bmc(FirmwarePort):
 class Journal:
     """As the registry keeps it: what was moved is kept, whatever happens to the controller."""
 
-    def __init__(self, plan):
+    def __init__(self, plan, clock):
+        self.clock, self.moved = clock, dict.fromkeys([step.number for step in plan.steps], clock())
         self.records = [
             {"number": step.number, "state": "planned", "detail": {}, "pushes": 0, "resets": 0} for step in plan.steps
         ]
 
     def steps(self):
-        return copy.deepcopy(self.records)
+        return [{**row, "age_s": self.clock() - self.moved[row["number"]]} for row in copy.deepcopy(self.records)]
 
     def move(self, number, expected, new, detail=None, pushed=False, reset=False):
         record = next(record for record in self.records if record["number"] == number)
         assert record["state"] == expected, (record, expected, new)
+        self.moved[number] = self.clock()
         merged = {**record["detail"], **(detail or {})}
         record.update(
             state=new,

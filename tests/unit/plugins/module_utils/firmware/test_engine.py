@@ -38,7 +38,7 @@ class Lab:
         versions = dict.fromkeys(self.spec, "1.0")
         self.bmc = Bmc(self.clock, versions, {name: row["activation"] for name, row in self.spec.items()}, **faults)
         self.plan = plan(baseline, baseline.platforms["p"], self.bmc.inventory())
-        self.journal = Journal(self.plan)
+        self.journal = Journal(self.plan, self.clock)
 
     def run(self, fate=None, **more):
         bmc, journal = self.bmc, self.journal
@@ -209,6 +209,117 @@ def test_a_reset_that_does_not_happen_parks_and_a_retry_goes_on_there():
     assert lab.states == {("bios", "2.0"): "activating"}
     lab.bmc.refuses_reset = False
     assert lab.run().state == "active" and lab.bmc.arrived == [("bios", "2.0")]
+
+
+@pytest.mark.parametrize("no_marks", [False, True])
+@pytest.mark.parametrize("where", ["before restart", "reset_done", "after restart", "after move"])
+@pytest.mark.parametrize("later", [1, 300, 5000])
+def test_a_controller_killed_around_the_reset_cuts_no_flash(no_marks, where, later):
+    """Whatever the next one can see of it: no second reset falls into a flash, and where the first was answered there is no second."""
+    lab = Lab({"bios": component()}, no_marks=no_marks, flash_seconds=900.0)
+
+    def fate(place):
+        if place == where and (where != "after move" or lab.bmc.restarts):
+            raise Killed
+
+    with pytest.raises(Killed):
+        lab.run(fate)
+    lab.clock.sleep(later)
+    assert lab.run().state == "active"
+    assert lab.bmc.flashes_cut == 0 and lab.bmc.restarts == ["host_reboot"]
+    assert lab.bmc.arrived == [("bios", "2.0")]
+
+
+def test_a_reset_that_nobody_knows_of_is_given_the_time_of_an_activation():
+    """Without marks and without an answer: what a reset of an hour ago did not bring it does not bring any more."""
+    waited = []
+    for age in (0.0, 1000.0, 3600.0):
+        lab = Lab({"bios": component()}, no_marks=True)
+
+        def fate(place):
+            if place == "before restart":
+                raise Killed
+
+        with pytest.raises(Killed):
+            lab.run(fate)
+        assert lab.states == {("bios", "2.0"): "activating"}
+        lab.clock.sleep(age)
+        begun = lab.clock()
+        assert lab.run().state == "active" and lab.bmc.restarts == ["host_reboot"]
+        waited.append(lab.clock() - begun)
+    assert waited[0] >= 1800 and 800 <= waited[1] < 1000 and waited[2] < 100
+
+
+@pytest.mark.parametrize("code", ["unreachable", "deadline_exceeded", "bmc_failed", "answer_lost"])
+@pytest.mark.parametrize("no_marks", [False, True])
+def test_an_error_after_a_reset_that_was_done_is_no_reason_for_a_second(code, no_marks):
+    lab = Lab({"bios": component()}, no_marks=no_marks, flash_seconds=900.0, lost_after_reset=code)
+    assert lab.run().state == "active"
+    assert lab.bmc.flashes_cut == 0 and lab.bmc.restarts == ["host_reboot"]
+
+
+def test_the_first_mark_of_a_host_is_a_restart():
+    lab = Lab({"bios": component()}, flash_seconds=900.0)
+    lab.bmc.marks = lambda: {"host": lab.bmc.resets or None, "bmc": None}
+
+    def fate(place):
+        if place == "reset_done":
+            raise Killed
+
+    with pytest.raises(Killed):
+        lab.run(fate)
+    begun = lab.clock()
+    assert lab.run().state == "active" and lab.bmc.restarts == ["host_reboot"] and lab.bmc.flashes_cut == 0
+    assert lab.clock() - begun < 1000
+
+
+def test_the_restart_of_another_part_does_not_answer_for_this_one():
+    """A BMC that marks only the host's restart cannot say whether itself was restarted."""
+    lab = Lab({"bmc": component(activation="bmc_reset")})
+    lab.bmc.marks = lambda: {"host": 0, "bmc": None}
+
+    def fate(place):
+        if place == "before restart":
+            raise Killed
+
+    with pytest.raises(Killed):
+        lab.run(fate)
+    begun = lab.clock()
+    assert lab.run().state == "active" and lab.bmc.restarts == ["bmc_reset"]
+    assert lab.clock() - begun >= 1800
+
+
+def test_a_version_that_went_back_is_no_success():
+    """Recorded as active by an earlier life; at the end every version is read once more."""
+    lab = Lab()
+
+    def fate(place):
+        if lab.bmc.restarts == ["host_reboot"] and place == "before push":
+            raise Killed
+
+    with pytest.raises(Killed):
+        lab.run(fate)
+    lab.bmc.versions["bmc"] = "1.0"  # somebody took it back
+    outcome = lab.run()
+    assert (outcome.state, outcome.code) == ("parked", "reverted")
+    assert "bmc 1.0" in outcome.reason and lab.states[("bmc", "2.0")] == "failed"
+
+
+def test_devices_that_are_gone_while_the_host_starts_are_waited_for():
+    lab = Lab({"a": component(order=1), "b": component(activation="ac_cycle")})
+    inventory = lab.bmc.inventory
+    until = []
+
+    def rows(only=None):
+        found = inventory(only)
+        if lab.bmc.restarts == ["ac_cycle"] and not lab.bmc.pending:
+            until.append(lab.clock())
+            if lab.clock() < until[0] + 600:
+                return [row for row in found if row["id"] == "b"] if until[1:] else found
+        return found
+
+    lab.bmc.inventory = rows
+    assert lab.run().state == "active" and lab.clock() >= until[0] + 600
 
 
 def test_a_reset_may_have_to_wait_for_siblings():

@@ -184,7 +184,7 @@ def test_bmc_and_node_in_one_plan(make):
     )
     found = plan(*baseline, there.inventory())
     assert len(found.steps) == 3 and found.resets == 1
-    engine = Engine(there, Journal(found), found, Images(), Limits(), clock=clock, sleep=clock.sleep)
+    engine = Engine(there, Journal(found, clock), found, Images(), Limits(), clock=clock, sleep=clock.sleep)
     outcome = engine.run()
     assert outcome.state == "active", outcome
     assert (node.running, node.drive, bmc.versions["bios"]) == ("2.0", "A2", "2.0")

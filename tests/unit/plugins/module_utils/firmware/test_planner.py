@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import InvalidInput
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import baseline as files
+from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import planner as subject
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.baseline import ACTIVATIONS
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.planner import HOW, FirmwarePlan, plan
 from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware.versions import Condition, Rule
@@ -365,3 +367,31 @@ def test_whatever_the_inventory_says_there_is_a_plan(versions, downgrade):
     found = plan(baseline, baseline.platforms["p"], observed, downgrade)
     assert {item.component for item in found.skipped} | {step.component for step in found.steps} == {"a", "b", "c"}
     assert all(item.text for item in found.skipped)
+
+
+def test_a_plan_made_once_is_each_nodes_own(make, monkeypatch):
+    baseline, platform = make(bios=component(), cpld=component(activation="ac_cycle"))
+    observed = [{"id": name, "version": "1.0", "staged": None} for name in ("bios", "cpld")]
+    made, search = [], subject.plan
+    monkeypatch.setattr(subject, "plan", lambda *args: (made.append(1), search(*args))[1])
+    threads = [threading.Thread(target=subject.plan_once, args=(baseline, platform, observed)) for _n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first = subject.plan_once(baseline, platform, observed)
+    first.skipped.append("mine")
+    first.steps[0].image["path"] = "mine"
+    assert subject.plan_once(baseline, platform, observed) == search(baseline, platform, observed)
+    assert len(made) == 1
+    for change in ({"version": "1.1"}, {"updateable": False}, {"path": "nic"}):
+        subject.plan_once(baseline, platform, [{**observed[0], **change}, observed[1]])
+    assert len(made) == 4
+
+
+def test_resets_of_what_is_left_count_only_rounds_with_something_in_them(make):
+    baseline, platform = make(bios=component(), cpld=component(activation="ac_cycle", requires={"bios": ">=2.0"}))
+    found = subject.plan(baseline, platform, [{"id": name, "version": "1.0"} for name in ("bios", "cpld")])
+    assert found.resets == 2 == subject._resets(zip(found.activations, ("a", "b")))
+    left = found.left({1: "active"}, [{"id": "bios", "version": "2.0"}, {"id": "cpld", "version": "1.0"}])
+    assert left.resets == 1

@@ -213,6 +213,45 @@ def test_downgrade_consent_and_problems(site):
     assert result["state"] == "active" and site.running["BIOS"] == "0.9"
 
 
+def test_evidence_says_what_runs(site):
+    """A newer version is no wanted one, and a baseline of which a part cannot be reached is not passed."""
+    site.write(
+        bmc={"wanted": "0.9", "hops": []},
+        bios={"requires": {}},
+        cpld={"requires": {}, "from": ">=9", "can_brick": True},
+    )
+    for _run in range(2):
+        assert not site.run(partial=True).get("failed")
+        (evidence,) = [row for row in site.registry.evidence("gpu01") if row["check"] == "firmware_baseline"]
+        assert evidence["outcome"] == "fail" and evidence["detail"]["problems"] == ["cpld"]
+        assert evidence["value"] == {"bmc": "1.0", "bios": "2.0", "cpld": "1.0"}
+    assert not site.run(components=["bmc", "bios"]).get("failed")
+    (evidence,) = [row for row in site.registry.evidence("gpu01") if row["check"] == "firmware_baseline"]
+    assert evidence["outcome"] == "pass" and evidence["value"] == {"bmc": "1.0", "bios": "2.0"}
+
+
+def test_nodes_that_are_alike_are_planned_once(site, monkeypatch):
+    """Check mode (consent of a rollout) and the real run, and every node with the same versions: one search, of which each gets its own copy."""
+    from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import planner
+
+    made, plan = [], planner.plan
+    monkeypatch.setattr(planner, "plan", lambda *args: (made.append(args), plan(*args))[1])
+    baseline = files.load(str(site.baseline_path))
+
+    def run(check, **options):
+        chosen = subject.Options(limits=Limits(**QUICK), **options)
+        node = Endpoint(**site.endpoint())
+        return subject.update(node, site.registry, "gpu01", baseline, chosen, actor="test", check=check)
+
+    first, second = run(True), run(True)
+    assert first["plan"] == second["plan"] and len(made) == 1
+    run(True, components=["bmc"])
+    run(True, downgrade=True)
+    assert len(made) == 3
+    assert run(False)["state"] == "active" and len(made) == 3
+    assert not run(True)["changed"] and len(made) == 4  # other versions run now
+
+
 def test_consent_that_is_missing_for_many_is_one_message():
     missing = {f"gpu{number:04}": (f"S{number:04}", ["cpld"]) for number in range(2000)}
     error = subject.consent_incomplete(missing, ["S9"])
@@ -293,6 +332,56 @@ def test_parked_and_retried(site):
     assert site.arrived == {**NEEDED, "BMC": ["1.5", "1.5", "2.0"]}
 
 
+def test_a_retry_that_is_refused_leaves_the_plan_parked(site):
+    """Consent and images are looked at first: a run that may not begin takes nothing of what the stopped one left."""
+    site.lab.set_behaviour("gpu01", task_fails=True)
+    site.run()
+    site.lab.reset_behaviour("gpu01")
+    before = site.registry.firmware_plan("gpu01")
+    assert before["state"] == "parked" and "could not write" in before["reason"]
+    site.write(cpld={"can_brick": True})
+    assert site.run(retry=True)["error"]["code"] == "consent_needed"
+    assert site.registry.firmware_plan("gpu01") == before
+    site.write()
+    image = site.place / "CPLD-2.0.bin"
+    kept = image.read_bytes()
+    image.unlink()
+    assert site.run(retry=True)["error"]["code"] == "not_found"
+    site.write(bmc={"from": ">=9", "hops": []}, bios={"requires": {}, "from": ">=9", "hops": []})
+    assert site.run(retry=True, components=["bmc", "bios"])["error"]["code"] == "plan_incomplete"
+    assert site.registry.firmware_plan("gpu01") == before and site.arrived == {"BMC": ["1.5"]}
+    assert site.run()["error"]["seen"] == before["reason"]
+    site.write()
+    image.write_bytes(kept)
+    assert site.run(retry=True)["state"] == "active" and site.running == WANTED
+    assert [row["state"] for row in site.registry.firmware_plans("gpu01")] == ["superseded", "done"]
+
+
+def test_check_mode_with_retry_foretells_what_the_real_run_does(site):
+    """An image of which nobody knows whether it arrived is looked at again, by the plan that sent it: no new plan, no consent for one."""
+    from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import planner
+
+    baseline = files.load(str(site.baseline_path))
+    rows = [{"id": name, "version": row["version"]} for name, row in COMPONENTS.items()]
+    stored = planner.plan(baseline, baseline.platforms["p"], rows)
+    saved = site.registry.save_firmware_plan("gpu01", stored.as_dict(), "test")
+    site.registry.set_firmware_step(
+        saved["id"], 1, 1, "planned", "unknown", {"final": True, "tasks_before": [], "reason": "nobody knows"}
+    )
+    site.registry.end_firmware_plan(saved["id"], 1, "parked", "nobody knows")
+    site.write(cpld={"can_brick": True})
+    assert site.run(check=True)["error"]["code"] == "parked"
+    before = site.registry.firmware_plan("gpu01")
+    planned = site.run(check=True, retry=True)
+    assert planned["plan"][0] == f"resumes firmware plan {saved['id']}: 0 of 5 images are done"
+    assert planned["consent_missing"] == [] and planned["would_refuse"] is None
+    assert planned["steps"][0]["state"] == "pushing"
+    assert site.registry.firmware_plan("gpu01") == before
+    result = site.run(retry=True)
+    assert result["state"] == "active" and site.running == WANTED
+    assert [row["id"] for row in site.registry.firmware_plans("gpu01")] == [saved["id"]]
+
+
 def test_a_new_baseline_while_nothing_is_under_way(site):
     site.lab.set_behaviour("gpu01", task_fails=True)
     site.run()
@@ -334,6 +423,7 @@ def test_a_controller_that_lives_is_not_disturbed(site):
         with pytest.raises(errors.Conflict) as caught:
             site.run()
         assert caught.value.code == "plan_claimed"
+        assert "another controller works on the firmware" in site.run(check=True)["would_refuse"]
     finally:
         child.kill()
         child.communicate()

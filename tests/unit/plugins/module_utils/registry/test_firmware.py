@@ -71,6 +71,8 @@ def test_an_owner_that_lives_is_not_disturbed(registry, node):
     with pytest.raises(errors.Conflict) as caught:
         registry.claim_firmware_plan(node, "other")
     assert caught.value.code == "plan_claimed"
+    with pytest.raises(errors.Conflict):
+        registry.claim_firmware_plan(node, "other", check=True)
     registry.check_firmware_claim(saved["id"], 1)
 
 
@@ -113,7 +115,10 @@ def test_a_new_plan_waits_for_what_is_in_flight(registry, node):
     with pytest.raises(errors.Conflict) as caught:
         registry.save_firmware_plan(node, plan("bios"), "me")
     assert caught.value.code == "plan_in_flight"
-    registry.set_firmware_step(saved["id"], 1, 1, "pushing", "active")
+    registry.set_firmware_step(saved["id"], 1, 1, "pushing", "unknown")
+    with pytest.raises(errors.Conflict, match="unknown"):
+        registry.save_firmware_plan(node, plan("bios"), "me")
+    registry.set_firmware_step(saved["id"], 1, 1, "unknown", "active")
     newer = registry.save_firmware_plan(node, plan("bios"), "me")
     assert [(row["id"], row["state"]) for row in registry.firmware_plans(node)] == [
         (saved["id"], "superseded"),
@@ -128,7 +133,14 @@ def test_parked_stays_until_a_person_says_retry(registry, node):
     registry.end_firmware_plan(saved["id"], 1, "parked", "bios failed")
     again = registry.claim_firmware_plan(node, "other")
     assert (again["state"], again["reason"], again["claim"]) == ("parked", "bios failed", 1)
+    before = (registry.firmware_plan(node), len(registry.audit_rows(node)))
+    foretold = registry.claim_firmware_plan(node, "other", retry=True, check=True)
+    assert registry.claim_firmware_plan(node, "other", check=True) == again
+    assert (registry.firmware_plan(node), len(registry.audit_rows(node))) == before
     taken = registry.claim_firmware_plan(node, "other", retry=True)
+    assert foretold["steps"] == [
+        {**step, "changed": old["changed"]} for step, old in zip(taken["steps"], again["steps"])
+    ]
     assert (taken["state"], taken["claim"]) == ("open", 2)
     assert [step["state"] for step in taken["steps"]] == ["active", "planned", "pushing"]
 
