@@ -7,6 +7,7 @@ import os
 import tempfile
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.netboot import bundle, dnsmasq, nginx
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils import user_cache
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
 
 
@@ -87,8 +88,7 @@ class ActionModule(RegistryAction):
     def _bundle():
         """The path of the built boot service in the user's cache; its name holds its checksum, so an old one is never taken for a new one."""
         data = bundle.build()
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        path = os.path.join(cache, "aicluster", f"boot-service-{hashlib.sha256(data).hexdigest()[:16]}.pyz")
+        path = user_cache.below(f"boot-service-{hashlib.sha256(data).hexdigest()[:16]}.pyz")
         if not os.path.exists(path):
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))

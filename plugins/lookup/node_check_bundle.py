@@ -14,9 +14,8 @@ options:
   _terms:
     description: Not used.
   directory:
-    description: Where the archive is kept on the controller.
+    description: Where the archive is kept on the controller. By default C(aicluster/node-check) below E(XDG_CACHE_HOME), or below C(~/.cache).
     type: path
-    default: ~/.cache/aicluster/node-check
     env:
       - name: AICLUSTER_NODE_CHECK_DIR
 """
@@ -39,6 +38,7 @@ _raw:
 from ansible.plugins.lookup import LookupBase
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.health import bundle
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils import user_cache
 
 
 class LookupModule(LookupBase):
@@ -46,4 +46,4 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         self.set_options(var_options=variables, direct=kwargs)
-        return [bundle.store(self.get_option("directory"))]
+        return [bundle.store(self.get_option("directory") or user_cache.below("node-check"))]

@@ -8,13 +8,14 @@ import hashlib
 import os
 import tempfile
 
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils import user_cache
+
 
 def path_for(url, setting=None):
     """The file for a registry; one file each, below the user's cache, unless the setting names one."""
     if setting:
         return os.path.abspath(os.path.expanduser(setting))
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(cache, "aicluster", f"known_hosts-{hashlib.sha256(url.encode('utf-8')).hexdigest()[:16]}")
+    return user_cache.below(f"known_hosts-{hashlib.sha256(url.encode('utf-8')).hexdigest()[:16]}")
 
 
 def ssh_arguments(path):

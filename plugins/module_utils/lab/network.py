@@ -215,10 +215,14 @@ def apply(description, todo):
     for (namespace, name), change in links.items():
         if name != "lo" and change.before and (change.after is None or to_make(namespace, name)):
             _delete_link(namespace, name)
-    _batch([f"netns delete {name}" for name, change in namespaces.items() if change.after is None])
+    deleted = [name for name, change in namespaces.items() if change.after is None]
+    _batch([f"netns delete {name}" for name in deleted])
     for name, change in namespaces.items():
         if change.before == "stale":
             os.unlink(os.path.join(NAMESPACE_DIRECTORY, name))
+    if deleted and not existing():
+        # iproute2 mounted the directory onto itself for the first namespace and never takes that back. A namespace made this moment keeps it busy.
+        subprocess.run(["umount", NAMESPACE_DIRECTORY], capture_output=True, check=False)
     added = [name for name, change in namespaces.items() if change.after]
     _batch([f"netns add {name}" for name in added])
     for namespace in [*added, *(namespace for namespace, name in links if name == "lo")]:

@@ -2,9 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import json
 import os
+import pathlib
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
@@ -154,3 +157,27 @@ def test_two_labs_with_the_same_addresses(description):
         network.verify(description)
     finally:
         remove(other)
+
+
+def test_the_last_lab_leaves_no_mount(description, tmp_path):
+    """In a mount namespace whose /run is empty: this machine's own may have other labs."""
+    (tmp_path / "lab.json").write_text(json.dumps(description), encoding="utf-8")
+    program = f"""
+import json, pathlib, subprocess, sys
+sys.path[:0] = {sys.path!r}
+sys.path.insert(0, {str(pathlib.Path(__file__).resolve().parents[3])!r})
+from ansible_collections.aicluster.baremetal.plugins.module_utils.lab import network
+subprocess.run(["mount", "-t", "tmpfs", "run", "/run"], check=True)
+lab = json.loads(pathlib.Path({str(tmp_path / "lab.json")!r}).read_text())
+lab["nodes"] = []
+def there():
+    return "/run/netns" in pathlib.Path("/proc/self/mounts").read_text()
+network.apply(lab, network.plan(lab, network.observe(lab)))
+print(there())
+network.apply(lab, network.plan(lab, network.observe(lab), False))
+print(there())
+"""
+    done = subprocess.run(
+        ["unshare", "--mount", sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["True", "False"], done.stderr
