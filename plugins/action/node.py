@@ -70,7 +70,17 @@ class ActionModule(RegistryAction):
         except errors.NotFound:
             return {"changed": False, "node": None}
         plan = Plan([Change("state", node["state"], "retired")])
+        if plan.changed:
+            # The serial is the key of this module, so naming it is the consent; a name in its place is none.
+            self.registry.transition(
+                serial,
+                node["state"],
+                "retired",
+                self.actor,
+                self.params["reason"],
+                check=self.check_mode,
+                consent=serial,
+            )
         if plan.changed and not self.check_mode:
-            self.registry.transition(serial, node["state"], "retired", self.actor, self.params["reason"])
             node = self.registry.node(serial)
         return self.planned(plan, node=node)

@@ -472,7 +472,7 @@ def test_check_mode_and_diff_of_node_and_hold(registry, controller):
 
 
 def test_what_is_refused_is_refused_in_check_mode_too(registry, controller):
-    registry.transition("gpu02", "available", "retired", ME)
+    registry.transition("gpu02", "available", "retired", ME, consent="S2")
     node, info = "aicluster.baremetal.node", "aicluster.baremetal.node_info"
     refused = [
         ({node: {"serial": "S1", "host_key": "garbage"}}, "this is no SSH public key"),
@@ -504,6 +504,68 @@ def test_what_is_refused_is_refused_in_check_mode_too(registry, controller):
     (controller.path / "all.aicluster.yml").write_text("plugin: aicluster.baremetal.registry\nstates: [unknown]\n")
     output, _recap = controller.run([play("nodes", {info: {}})])
     assert "there is no such state" in output
+
+
+def test_what_cannot_be_taken_back_needs_the_serials_of_all_nodes_first(registry, controller):
+    names = ["gpu01", "gpu02", "gpu03"]
+    serials = {name: registry.node(name)["serial"] for name in names}
+    rows = registry.verify_audit()["rows"]
+
+    def retire(consents, *arguments, rc=0):
+        task = lifecycle(state="transition", to_state="retired", names=names, **consents)
+        return controller.run([play("localhost", task)], *arguments, rc=rc)
+
+    for consents in ({}, {"consents": {**serials, "gpu02": "gpu02"}}, {"consents": {"gpu01": serials["gpu01"]}}):
+        for arguments in (["--check"], []):
+            output, _recap = retire(consents, *arguments, rc=2)
+            assert "none was moved" in output and "gpu02" in output and serials["gpu02"] not in output
+    one = lifecycle(state="transition", to_state="retired", name="gpu01", consent=serials["gpu02"])
+    output, _recap = controller.run([play("localhost", one)], rc=2)
+    assert "retired needs consent by serial number" in output
+    absent = {"aicluster.baremetal.node": {"serial": "gpu01", "state": "absent"}}
+    output, _recap = controller.run([play("localhost", absent)], rc=2)
+    assert "consent by serial number" in output
+    assert registry.verify_audit()["rows"] == rows
+    output, recap = retire({"consents": serials}, "--check", "--diff")
+    assert '+gpu02.state: "retired"' in output and registry.verify_audit()["rows"] == rows
+    for changed in (1, 0):
+        _output, recap = retire({"consents": serials})
+        assert recap["localhost"][1] == changed
+    assert {registry.node(serial)["state"] for serial in serials.values()} == {"retired"}
+
+
+def test_a_node_is_not_taken_from_its_scheduler(registry, controller):
+    registry.acquire_lease("gpu01", "slurm", ME)
+    registry.acquire_lease("gpu02", "kubernetes", ME)
+    begin = {**lifecycle(state="begin", stage="deploy"), "register": "begun"}
+    output, recap = controller.run([play("nodes", begin)], "--limit", "gpu01,gpu03")
+    assert recap["gpu01"][1] == 0 and recap["gpu03"][1] == 1 and "the node is leased to slurm" in output
+    serial = registry.node("gpu02")["serial"]
+    rows = registry.verify_audit()["rows"]
+    drain = {"owner": "alice", "reason": "x", "name": "gpu02", "release": True}
+    for task, words in (
+        (
+            {"aicluster.baremetal.lease": {"name": "gpu01", "lease": "slurm", "state": "released"}},
+            "no Slurm controller",
+        ),
+        (
+            {"aicluster.baremetal.lease": {"name": "gpu02", "lease": "kubernetes", "state": "released"}},
+            "wanted: consent",
+        ),
+        ({"aicluster.baremetal.lease": {"name": "gpu02", "lease": "slurm", "state": "released"}}, "belongs to another"),
+        ({"aicluster.baremetal.drain": drain}, "wanted: wait: true"),
+        ({"aicluster.baremetal.drain": {**drain, "wait": True, "scheduler": "none"}}, "leased to kubernetes"),
+    ):
+        for arguments in (["--check"], []):
+            output, _recap = controller.run([play("localhost", task)], *arguments, rc=2)
+            assert words in output, output
+    assert registry.verify_audit()["rows"] == rows
+    release = {"name": "gpu02", "lease": "kubernetes", "state": "released", "consent": serial}
+    output, recap = controller.run([play("localhost", {"aicluster.baremetal.lease": release})], "--check", "--diff")
+    assert recap["localhost"][1] == 1 and '-lease: "kubernetes"' in output
+    for changed in (1, 0):
+        _output, recap = controller.run([play("localhost", {"aicluster.baremetal.lease": release})])
+        assert recap["localhost"][1] == changed
 
 
 def test_the_playbook_finds_a_tampered_audit_row(registry, controller):
