@@ -568,6 +568,87 @@ def test_a_node_is_not_taken_from_its_scheduler(registry, controller):
         assert recap["localhost"][1] == changed
 
 
+def bulk(*nodes, **more):
+    return {"aicluster.baremetal.node": {"nodes": list(nodes), **more}, "register": "told"}
+
+
+def test_many_nodes_are_registered_in_one_task(registry, controller):
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NA"
+    task = bulk(
+        {"serial": "S1", "rack": "r9", "host_key": key + " x"},
+        {
+            "serial": "N1",
+            "name": "new01",
+            "rack": "r9",
+            "slot": "u1",
+            "provision_prefix": "24",
+            "provision_ip": "10.9.0.1",
+        },
+        {"serial": "N2", "name": "new02", "initial_state": "manageable", "parts": [{"kind": "gpu", "slot": 0}]},
+        {"serial": "S2", "state": "absent", "reason": "sold"},
+        {"serial": "S3", "provision_ip": "10.9.0.300"},
+        {"serial": "S4", "name": "gpu05"},
+    )
+    show = {
+        "ansible.builtin.debug": {"msg": "failed {{ told.failed_serials }} {{ told.nodes | map(attribute='changed') }}"}
+    }
+    rows = registry.verify_audit()["rows"]
+    for arguments, changed in ((["--check", "--diff"], 1), (["--diff"], 1), ([], 0)):
+        output, recap = controller.run([play("localhost", task, show)], *arguments)
+        assert recap["localhost"][1] == changed
+        words = "True, True, True, True" if changed else "False, False, False, False"
+        assert f"failed ['S3', 'S4'] [{words}, False, False]" in output.replace('"', "'"), output
+        assert "10.9.0.300" in output and "gpu05 belongs to" in output
+        if changed:
+            assert (
+                '+S1.rack: "r9"' in output
+                and '+N1.provision_ip: "10.9.0.1"' in output
+                and '+S2.state: "retired"' in output
+            )
+        if "--check" in arguments:
+            assert registry.verify_audit()["rows"] == rows
+    assert {name: registry.node(name)["state"] for name in ("S1", "new01", "N2", "S2")} == {
+        "S1": "available",
+        "new01": "registered",
+        "N2": "manageable",
+        "S2": "retired",
+    }
+    assert registry.node("S1")["host_key"] == key and registry.node("N1")["provision_prefix"] == 24
+    assert registry.node("N2")["parts"][0]["slot"] == "0"
+    assert registry.verify_audit()["ok"]
+
+
+def test_a_list_of_nodes_that_cannot_be_meant_is_refused_before_anything_is_written(registry, controller):
+    first = {"serial": "N1", "name": "new01", "rack": "r9", "slot": "u1", "provision_mac": "52:54:00:00:09:01"}
+    refused = [
+        (bulk(first, {"serial": "N1", "name": "new02"}), "two nodes of the list have one serial"),
+        (bulk(first, {"serial": " N1 ", "name": "new02"}), "two nodes of the list have one serial"),
+        (bulk(first, {"serial": "N2", "name": "new01"}), "two nodes of the list have one name"),
+        (
+            bulk(first, {"serial": "N2", "name": "new02", "rack": "r9", "slot": "u1"}),
+            "two nodes of the list have one place",
+        ),
+        (bulk(first, {"serial": "N2", "name": "n", "provision_mac": "52-54-00-00-09-01"}), "have one provision_mac"),
+        (bulk(first, {"name": "new02"}), "nodes, row 2, serial"),
+        (bulk(first, {"serial": "N2", "rak": "r1"}), "did you mean rack for rak?"),
+        (bulk(first, {"serial": "N2", "bmc_port": "many"}), "nodes, row 2"),
+        (bulk(first, serial="N2"), "mutually exclusive"),
+        (bulk(first, rack="r1"), "mutually exclusive"),
+        ({"aicluster.baremetal.node": {"name": "new01"}}, "serial, nodes"),
+        (bulk({"serial": "S1", "bmc_address": "https://bmc"}, {"serial": "N2"}), "all 2 nodes failed; first: "),
+    ]
+    rows = registry.verify_audit()["rows"]
+    tasks = [{**task, "ignore_errors": True} for task, _words in refused]
+    for arguments in (["--check"], []):
+        output, recap = controller.run([play("localhost", *tasks)], *arguments)
+        assert recap["localhost"][1] == 0 and f"ignored={len(refused)}" in output, output
+        for _task, words in refused:
+            assert words in output, (words, output)
+    assert registry.verify_audit()["rows"] == rows
+    output, recap = controller.run([play("localhost", bulk())])
+    assert recap["localhost"][1] == 0
+
+
 def test_the_playbook_finds_a_tampered_audit_row(registry, controller):
     book = (ROOT / "playbooks" / "registry.yml").read_text()
     output, _recap = controller.run(book)
