@@ -393,6 +393,27 @@ def test_real_slurm_from_drain_to_first_job(registry, slurm):
         slurm.run(["scontrol", "update", "nodename=gpu01", "state=resume"])
 
 
+@pytest.mark.root
+def test_real_slurm_gives_a_lease_back_once_no_work_runs(registry, slurm):
+    registry.acquire_lease("gpu01", "slurm", "test")
+    scheduler = SlurmPort(slurm.run, interval=0.1)
+    try:
+        with pytest.raises(Refused, match="not drained"):
+            give_back(registry, scheduler, owner="alice")
+        assert slurm.run(["sbatch", "-w", "gpu01", "-o", "/dev/null", "--wrap", "sleep 60"])[0] == 0
+        slurm.wait("a running job", lambda: scheduler.observe("gpu01")["jobs"])
+        operations.drain(registry, scheduler, "gpu01", "alice", "new image", "test")
+        (job,) = scheduler.observe("gpu01")["jobs"]
+        with pytest.raises(Refused, match=f"job {job['id']} of"):
+            give_back(registry, scheduler, owner="alice")
+        slurm.run(["scancel", str(job["id"])])
+        scheduler.wait_idle("gpu01", 20)
+        assert give_back(registry, scheduler, owner="alice")["scheduler"]["drain_owner"] == "enroll"
+        assert registry.node("gpu01")["lease"] is None
+    finally:
+        slurm.run(["scontrol", "update", "nodename=gpu01", "state=resume"])
+
+
 def give_back(registry, scheduler, node="gpu01", **options):
     return operations.release_lease(registry, scheduler, node, "slurm", "test", **options)
 
