@@ -1,29 +1,34 @@
-# Gives a node to one owner (slurm, kubernetes, maintenance), or takes it back.
+# Gives a node to one owner (slurm, kubernetes, maintenance), or takes it back; logic: scheduler.operations.
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
-from ansible_collections.aicluster.baremetal.plugins.module_utils.core.plan import Change, Plan
-from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
+from ansible_collections.aicluster.baremetal.plugins.module_utils.scheduler import operations
+from ansible_collections.aicluster.baremetal.plugins.plugin_utils.slurm import (
+    CONTROLLER_ARGUMENT,
+    NODE_ARGUMENT,
+    SlurmAction,
+)
 
 
-class ActionModule(RegistryAction):
+class ActionModule(SlurmAction):
     ARGUMENT_SPEC = {
-        "name": {"type": "str"},
+        **NODE_ARGUMENT,
+        **CONTROLLER_ARGUMENT,
         "lease": {"type": "str", "required": True, "choices": ["slurm", "kubernetes", "maintenance"]},
         "state": {"type": "str", "choices": ["acquired", "released"], "default": "acquired"},
+        "consent": {"type": "str"},
     }
 
     def execute(self):
-        node, lease = self.params["name"] or self.host, self.params["lease"]
-        acquire = self.params["state"] == "acquired"
-        if self.check_mode:
-            present = self.registry.node(node)["lease"]
-            if present not in (None, lease):
-                raise errors.Conflict(
-                    "the node is leased to another", host=node, thing="lease", wanted=lease, seen=present
-                )
-            return self.planned(Plan([Change("lease", present, lease if acquire else None)]))
-        self.check_fence(node)
-        call = self.registry.acquire_lease if acquire else self.registry.release_lease
-        return self.planned(call(node, lease, self.actor))
+        node, lease, consent = self.node, self.params["lease"], self.params["consent"]
+        if not self.check_mode:
+            self.check_fence(node)
+        if self.params["state"] == "acquired":
+            return self.planned(self.registry.acquire_lease(node, lease, self.actor, check=self.check_mode))
+        if lease == "maintenance" or self.registry.node(node)["lease"] != lease:  # no scheduler has it to give back
+            return self.planned(self.registry.release_lease(node, lease, self.actor, check=self.check_mode))
+        port = self.port() if lease == "slurm" and consent is None else None
+        done = operations.release_lease(
+            self.registry, port, node, lease, self.actor, consent=consent, check=self.check_mode
+        )
+        return self.planned(done["plan"])

@@ -25,9 +25,11 @@ class ActionModule(RegistryAction):
         "reason": {"type": "str"},
         "from_state": {"type": "str"},
         "to_state": {"type": "str"},
+        "consent": {"type": "str", "no_log": False},
+        "consents": {"type": "dict", "no_log": False},
     }
     ARGUMENT_RULES = {
-        "mutually_exclusive": [("name", "names")],
+        "mutually_exclusive": [("name", "names"), ("names", "consent"), ("name", "consents")],
         "required_if": [
             ("state", "begin", ("stage",)),
             ("state", "step", ("step",)),
@@ -47,7 +49,30 @@ class ActionModule(RegistryAction):
             if self.params["state"] != "step":
                 self._tell_ansible(name, entry)
             return entry
+        self._require_consents()
         return self._bulk(act)
+
+    def _require_consents(self):
+        """What cannot be taken back is refused for all nodes together, before the first is moved."""
+        refused = []
+        if self.params["state"] == "transition":
+            for name in self.params["names"]:
+                try:
+                    self._move(name, check=True)
+                except errors.BaremetalError as error:
+                    if error.code == "consent_required":
+                        refused.append((name, error))
+        if refused:
+            names = [name for name, _error in refused]
+            raise errors.Refused(
+                f"{len(names)} of {len(self.params['names'])} nodes lack consent by serial number; none was moved",
+                host=names[0],
+                thing="consents",
+                wanted="the chassis serial of each node, under the name that names has",
+                seen=f"no serial, or another one, for {', '.join(names[:10])}" + (", ..." if len(names) > 10 else ""),
+                next_step="give consents with a line 'node: serial' for each of them",
+                code="consent_required",
+            )
 
     def _bulk(self, act):
         """One entry a node; an error of one node is in its entry and the others go on."""
@@ -137,13 +162,23 @@ class ActionModule(RegistryAction):
             "diff": self._diff(f"{name}.state", stage["working"], new),
         }
 
-    def _transition(self, name):
+    def _move(self, name, check):
+        """(before, after) of a bare transition, or None where the node is there already."""
         new = self.params["to_state"]
         node = self.registry.node(name)
-        wanted = self.params["from_state"] or node["state"]
         if node["state"] == new:
+            return None
+        wanted = self.params["from_state"] or node["state"]
+        consent = self.params["consent"] if self.params["names"] is None else (self.params["consents"] or {}).get(name)
+        self.registry.transition(name, wanted, new, self.actor, self.params["reason"], check=check, consent=consent)
+        return wanted, new
+
+    def _transition(self, name):
+        new = self.params["to_state"]
+        moved = self._move(name, self.check_mode)
+        if moved is None:
             return {"name": name, "changed": False, "node_state": new}
-        self.registry.transition(name, wanted, new, self.actor, self.params["reason"], check=self.check_mode)
+        wanted = moved[0]
         return {"name": name, "changed": True, "node_state": new, "diff": self._diff(f"{name}.state", wanted, new)}
 
     def _tell_ansible(self, name, entry):

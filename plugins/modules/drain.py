@@ -44,6 +44,12 @@ options:
     description: Whether to wait until no job runs on the node.
     type: bool
     default: false
+  release:
+    description:
+      - Whether the node also leaves its scheduler. Once it is drained and idle (or Slurm does not know it), its lease is released. Needs O(wait=true).
+      - The drain of O(owner) is then handed over to the enrolment, which is what brings the node back to work. The hold stays until it is resumed.
+    type: bool
+    default: false
   deadline:
     description: Seconds to wait with O(wait). When it is over the task fails and names the jobs; the drain stays.
     type: float
@@ -62,6 +68,14 @@ EXAMPLES = r"""
     reason: GPU 3 reports uncorrectable memory errors
     wait: true
     deadline: 86400
+
+- name: Take the node out of Slurm, so that it can be deployed again
+  aicluster.baremetal.drain:
+    owner: alice
+    reason: new image
+    automation: false
+    wait: true
+    release: true
 """
 
 RETURN = r"""

@@ -10,6 +10,9 @@ version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
   - A node has one lease or none. A lease that another owner has is refused.
+  - While a scheduler has the lease, no stage writes to the node, and it is not moved to manageable, servicing, burn_in, cleaning or retired.
+  - Slurm's lease is released only when Slurm shows the node drained and idle, or does not know it. M(aicluster.baremetal.drain) has
+    an option for all of it, C(release).
 options:
   lease:
     description: The owner.
@@ -21,14 +24,27 @@ options:
     type: str
     choices: [acquired, released]
     default: acquired
+  consent:
+    description:
+      - With O(state=released), the chassis serial of the node. Slurm is then not asked whether work runs there, a person answers for it.
+      - Needed for V(kubernetes), which cannot be asked, and for a Slurm that is gone for good.
+    type: str
 extends_documentation_fragment:
   - aicluster.baremetal.slurm
+  - aicluster.baremetal.slurm.controller
+seealso:
+  - module: aicluster.baremetal.drain
 """
 
 EXAMPLES = r"""
 - name: Give the node to Slurm
   aicluster.baremetal.lease:
     lease: slurm
+
+- name: Take a node back that Slurm shows drained and idle
+  aicluster.baremetal.lease:
+    lease: slurm
+    state: released
 """
 
 RETURN = r"""#"""

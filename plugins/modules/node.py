@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node
-short_description: One node in the registry
+short_description: Nodes in the registry
 version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
@@ -19,9 +19,17 @@ extends_documentation_fragment:
   - aicluster.baremetal.registry.attributes
 options:
   serial:
-    description: The chassis serial, the key of the node. It survives renaming and repair.
+    description: The chassis serial, the key of the node. It survives renaming and repair. Either this or O(nodes) is required.
     type: str
-    required: true
+  nodes:
+    description:
+      - The bulk form, several nodes in one process. Each is a dictionary with C(serial) and any other option of this module, except O(registry).
+      - O(state), O(initial_state) and O(reason) of the task hold for all that do not say otherwise. No other option may stand beside O(nodes).
+      - A row that cannot be read, and a serial, name, address or place that two rows would share, refuse the task before anything is written.
+      - An error of one node is in its entry, with a warning, and the others go on. The task fails when all nodes failed.
+      - Each node is judged by what the registry holds before the task, so to swap two nodes takes two tasks here too.
+    type: list
+    elements: dict
   state:
     description: Whether the node is part of the fleet. V(absent) retires it; the record and its history stay, and its name becomes free.
     type: str
@@ -116,6 +124,14 @@ EXAMPLES = r"""
     slot: u10
     role: compute
 
+- name: Register a rack in one task
+  aicluster.baremetal.node:
+    nodes:
+      - {serial: ABC1234, name: gpu01, rack: r1, slot: u10, role: compute}
+      - {serial: ABC1235, name: gpu02, rack: r1, slot: u12, role: compute}
+  register: registered
+  failed_when: registered is failed or registered.failed_serials | length > 0
+
 - name: Retire it
   aicluster.baremetal.node:
     serial: ABC1234
@@ -124,9 +140,19 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+nodes:
+  description: One entry for each node, with C(serial), C(name), C(changed) and C(node), and C(failed), C(msg) and C(error) where it failed.
+  returned: with O(nodes)
+  type: list
+  elements: dict
+failed_serials:
+  description: The serials of the nodes that failed.
+  returned: with O(nodes)
+  type: list
+  elements: str
 node:
   description: The row of the node after the task, or none for a new node in check mode.
-  returned: success
+  returned: with O(serial)
   type: dict
   sample: {serial: ABC1234, name: gpu01, state: registered}
 """

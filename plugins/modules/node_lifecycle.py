@@ -13,6 +13,8 @@ description:
   - Every change is a compare-and-swap in the registry with a row in the audit chain. Of two controllers that begin at once, one is selected.
   - With O(state=begin) the selected host joins the group C(stage_<stage>) for the rest of the run, and its variables C(aicluster_attempt) and
     C(aicluster_fencing) are set. In check mode it joins the group and nothing is written.
+  - A node that is leased to a scheduler is not taken for a stage that changes it, and not moved to V(manageable), V(servicing), V(burn_in),
+    V(cleaning) or V(retired). See C(docs/lifecycle.md) for what each transition needs and how a lease is released.
   - A node whose controller died is adopted. The attempt goes on under a higher fencing number, which shuts out what the dead controller left running.
 extends_documentation_fragment:
   - aicluster.baremetal.registry
@@ -77,6 +79,15 @@ options:
   to_state:
     description: The state to move to with O(state=transition), or where a failed attempt is to leave the node with O(state=finish).
     type: str
+  consent:
+    description:
+      - The chassis serial of the node. Needed for moves that cannot be taken back, to V(cleaning) and V(retired) in O(to_state).
+    type: str
+  consents:
+    description:
+      - The bulk form of O(consent), a dictionary with the chassis serial of each node under the name that O(names) has.
+      - Where one is missing or wrong, no node is moved.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -108,6 +119,17 @@ EXAMPLES = r"""
   loop_control:
     label: "{{ item.name }}"
   changed_when: false
+  run_once: true
+
+- name: Retire nodes that are sold
+  aicluster.baremetal.node_lifecycle:
+    state: transition
+    to_state: retired
+    reason: sold
+    names: [gpu01, gpu02]
+    consents:
+      gpu01: ABC1234
+      gpu02: ABC1235
   run_once: true
 """
 

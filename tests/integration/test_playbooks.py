@@ -68,6 +68,7 @@ def test_check_mode_where_nothing_is_there_yet(play, tmp_path, name):
     ("name", "option", "said"),
     [
         ("drain", "wait=maybe", "argument 'wait'"),
+        ("drain", "release=maybe", "argument 'release'"),
         ("drain", "deadline=0", "deadline: seen: 0; wanted: seconds above 0"),
         ("drain", "all_nodes=perhaps", "argument 'all_nodes'"),
         ("drain", "owner=", "Say who and why"),

@@ -497,7 +497,7 @@ def test_check_mode_and_diff_of_node_and_hold(registry, controller):
 
 
 def test_what_is_refused_is_refused_in_check_mode_too(registry, controller):
-    registry.transition("gpu02", "available", "retired", ME)
+    registry.transition("gpu02", "available", "retired", ME, consent="S2")
     node, info = "aicluster.baremetal.node", "aicluster.baremetal.node_info"
     refused = [
         ({node: {"serial": "S1", "host_key": "garbage"}}, "this is no SSH public key"),
@@ -529,6 +529,149 @@ def test_what_is_refused_is_refused_in_check_mode_too(registry, controller):
     (controller.path / "all.aicluster.yml").write_text("plugin: aicluster.baremetal.registry\nstates: [unknown]\n")
     output, _recap = controller.run([play("nodes", {info: {}})])
     assert "there is no such state" in output
+
+
+def test_what_cannot_be_taken_back_needs_the_serials_of_all_nodes_first(registry, controller):
+    names = ["gpu01", "gpu02", "gpu03"]
+    serials = {name: registry.node(name)["serial"] for name in names}
+    rows = registry.verify_audit()["rows"]
+
+    def retire(consents, *arguments, rc=0):
+        task = lifecycle(state="transition", to_state="retired", names=names, **consents)
+        return controller.run([play("localhost", task)], *arguments, rc=rc)
+
+    for consents in ({}, {"consents": {**serials, "gpu02": "gpu02"}}, {"consents": {"gpu01": serials["gpu01"]}}):
+        for arguments in (["--check"], []):
+            output, _recap = retire(consents, *arguments, rc=2)
+            assert "none was moved" in output and "gpu02" in output and serials["gpu02"] not in output
+    one = lifecycle(state="transition", to_state="retired", name="gpu01", consent=serials["gpu02"])
+    output, _recap = controller.run([play("localhost", one)], rc=2)
+    assert "retired needs consent by serial number" in output
+    absent = {"aicluster.baremetal.node": {"serial": "gpu01", "state": "absent"}}
+    output, _recap = controller.run([play("localhost", absent)], rc=2)
+    assert "consent by serial number" in output
+    assert registry.verify_audit()["rows"] == rows
+    output, recap = retire({"consents": serials}, "--check", "--diff")
+    assert '+gpu02.state: "retired"' in output and registry.verify_audit()["rows"] == rows
+    for changed in (1, 0):
+        _output, recap = retire({"consents": serials})
+        assert recap["localhost"][1] == changed
+    assert {registry.node(serial)["state"] for serial in serials.values()} == {"retired"}
+
+
+def test_a_node_is_not_taken_from_its_scheduler(registry, controller):
+    registry.acquire_lease("gpu01", "slurm", ME)
+    registry.acquire_lease("gpu02", "kubernetes", ME)
+    begin = {**lifecycle(state="begin", stage="deploy"), "register": "begun"}
+    output, recap = controller.run([play("nodes", begin)], "--limit", "gpu01,gpu03")
+    assert recap["gpu01"][1] == 0 and recap["gpu03"][1] == 1 and "the node is leased to slurm" in output
+    serial = registry.node("gpu02")["serial"]
+    rows = registry.verify_audit()["rows"]
+    drain = {"owner": "alice", "reason": "x", "name": "gpu02", "release": True}
+    for task, words in (
+        (
+            {"aicluster.baremetal.lease": {"name": "gpu01", "lease": "slurm", "state": "released"}},
+            "no Slurm controller",
+        ),
+        (
+            {"aicluster.baremetal.lease": {"name": "gpu02", "lease": "kubernetes", "state": "released"}},
+            "wanted: consent",
+        ),
+        ({"aicluster.baremetal.lease": {"name": "gpu02", "lease": "slurm", "state": "released"}}, "belongs to another"),
+        ({"aicluster.baremetal.drain": drain}, "wanted: wait: true"),
+        ({"aicluster.baremetal.drain": {**drain, "wait": True, "scheduler": "none"}}, "leased to kubernetes"),
+    ):
+        for arguments in (["--check"], []):
+            output, _recap = controller.run([play("localhost", task)], *arguments, rc=2)
+            assert words in output, output
+    assert registry.verify_audit()["rows"] == rows
+    release = {"name": "gpu02", "lease": "kubernetes", "state": "released", "consent": serial}
+    output, recap = controller.run([play("localhost", {"aicluster.baremetal.lease": release})], "--check", "--diff")
+    assert recap["localhost"][1] == 1 and '-lease: "kubernetes"' in output
+    for changed in (1, 0):
+        _output, recap = controller.run([play("localhost", {"aicluster.baremetal.lease": release})])
+        assert recap["localhost"][1] == changed
+
+
+def bulk(*nodes, **more):
+    return {"aicluster.baremetal.node": {"nodes": list(nodes), **more}, "register": "told"}
+
+
+def test_many_nodes_are_registered_in_one_task(registry, controller):
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NGJhc2U2NA"
+    task = bulk(
+        {"serial": "S1", "rack": "r9", "host_key": key + " x"},
+        {
+            "serial": "N1",
+            "name": "new01",
+            "rack": "r9",
+            "slot": "u1",
+            "provision_prefix": "24",
+            "provision_ip": "10.9.0.1",
+        },
+        {"serial": "N2", "name": "new02", "initial_state": "manageable", "parts": [{"kind": "gpu", "slot": 0}]},
+        {"serial": "S2", "state": "absent", "reason": "sold"},
+        {"serial": "S3", "provision_ip": "10.9.0.300"},
+        {"serial": "S4", "name": "gpu05"},
+    )
+    show = {
+        "ansible.builtin.debug": {"msg": "failed {{ told.failed_serials }} {{ told.nodes | map(attribute='changed') }}"}
+    }
+    rows = registry.verify_audit()["rows"]
+    for arguments, changed in ((["--check", "--diff"], 1), (["--diff"], 1), ([], 0)):
+        output, recap = controller.run([play("localhost", task, show)], *arguments)
+        assert recap["localhost"][1] == changed
+        words = "True, True, True, True" if changed else "False, False, False, False"
+        assert f"failed ['S3', 'S4'] [{words}, False, False]" in output.replace('"', "'"), output
+        assert "10.9.0.300" in output and "gpu05 belongs to" in output
+        if changed:
+            assert (
+                '+S1.rack: "r9"' in output
+                and '+N1.provision_ip: "10.9.0.1"' in output
+                and '+S2.state: "retired"' in output
+            )
+        if "--check" in arguments:
+            assert registry.verify_audit()["rows"] == rows
+    assert {name: registry.node(name)["state"] for name in ("S1", "new01", "N2", "S2")} == {
+        "S1": "available",
+        "new01": "registered",
+        "N2": "manageable",
+        "S2": "retired",
+    }
+    assert registry.node("S1")["host_key"] == key and registry.node("N1")["provision_prefix"] == 24
+    assert registry.node("N2")["parts"][0]["slot"] == "0"
+    assert registry.verify_audit()["ok"]
+
+
+def test_a_list_of_nodes_that_cannot_be_meant_is_refused_before_anything_is_written(registry, controller):
+    first = {"serial": "N1", "name": "new01", "rack": "r9", "slot": "u1", "provision_mac": "52:54:00:00:09:01"}
+    refused = [
+        (bulk(first, {"serial": "N1", "name": "new02"}), "two nodes of the list have one serial"),
+        (bulk(first, {"serial": " N1 ", "name": "new02"}), "two nodes of the list have one serial"),
+        (bulk(first, {"serial": "N2", "name": "new01"}), "two nodes of the list have one name"),
+        (
+            bulk(first, {"serial": "N2", "name": "new02", "rack": "r9", "slot": "u1"}),
+            "two nodes of the list have one place",
+        ),
+        (bulk(first, {"serial": "N2", "name": "n", "provision_mac": "52-54-00-00-09-01"}), "have one provision_mac"),
+        (bulk(first, {"name": "new02"}), "nodes, row 2, serial"),
+        (bulk(first, {"serial": "N2", "rak": "r1"}), "did you mean rack for rak?"),
+        (bulk(first, {"serial": "N2", "bmc_port": "many"}), "nodes, row 2"),
+        (bulk(first, serial="N2"), "mutually exclusive"),
+        (bulk(first, rack="r1"), "mutually exclusive"),
+        ({"aicluster.baremetal.node": {"name": "new01"}}, "serial, nodes"),
+        (bulk({"serial": "S1", "bmc_address": "https://bmc"}, {"serial": "N2"}), "all 2 nodes failed; first: "),
+    ]
+    rows = registry.verify_audit()["rows"]
+    tasks = [{**task, "ignore_errors": True} for task, _words in refused]
+    for arguments in (["--check"], []):
+        output, recap = controller.run([play("localhost", *tasks)], *arguments)
+        assert recap["localhost"][1] == 0 and f"ignored={len(refused)}" in output, output
+        for _task, words in refused:
+            assert words in output, (words, output)
+    assert registry.verify_audit()["rows"] == rows
+    output, recap = controller.run([play("localhost", bulk())])
+    assert recap["localhost"][1] == 0
 
 
 def test_the_playbook_finds_a_tampered_audit_row(registry, controller):

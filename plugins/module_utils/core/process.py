@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -18,7 +20,11 @@ _armed_in = None
 
 @dataclass(frozen=True)
 class Owner:
-    """One process on one boot of one machine. `started` is the start time in clock ticks since boot (proc(5), field 22), 0 if unknown."""
+    """One process on one boot of one machine. `started` is the start time in clock ticks since boot (proc(5), field 22), 0 if unknown.
+
+    `boot_id` is BOOT/PIDNAMESPACE/MACHINE: the same pid in another container is another process, and only on the same machine does another boot mean
+    that the old one is over. MACHINE is missing where the machine has no identity, and in what older releases stored.
+    """
 
     host: str
     boot_id: str
@@ -28,14 +34,44 @@ class Owner:
     def as_dict(self):
         return asdict(self)
 
+    def place(self):
+        """(boot, PID namespace, machine); what is unknown is empty."""
+        return tuple([*self.boot_id.split("/", 2), "", "", ""][:3])
 
-def _boot_id():
+
+def _read(path):
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as handle:
-            # The PID namespace is part of the identity: the same pid in another container is another process.
-            return handle.read().strip() + "/" + os.readlink("/proc/self/ns/pid")
+        with open(path, encoding="ascii", errors="replace") as handle:
+            return handle.read().strip()
     except OSError:
         return ""
+
+
+def _boot():
+    """(boot, PID namespace), empty where it cannot be known."""
+    try:
+        return _read("/proc/sys/kernel/random/boot_id"), os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return "", ""
+
+
+def _machine():
+    """An identity of this machine, empty where it has none. Hashed: machine-id(5) is not for giving out.
+
+    Clones often share /etc/machine-id; the UUID of the system tells them apart where this user may read it.
+    """
+    number = _read("/etc/machine-id")
+    if not re.fullmatch(
+        "[0-9a-f]{32}", number
+    ):  # containers have none, an image before its first boot says "uninitialized"
+        return ""
+    text = f"aicluster/{number}/{_read('/sys/class/dmi/id/product_uuid').lower()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _boot_id():
+    boot, namespace = _boot()
+    return "/".join(part for part in (boot, namespace, _machine()) if part) if boot and namespace else ""
 
 
 def _stat(pid):
@@ -63,15 +99,18 @@ def this_controller():
 
 
 def is_alive(owner):
-    """True or False where it can be known, None when the owner is on another machine or another boot cannot be told apart."""
+    """True or False where it can be known, None when the owner is, or may be, on another machine or in another container."""
     if not isinstance(owner, Owner):
         owner = Owner(**owner)
     if owner.host != socket.gethostname():
         return None
-    if owner.boot_id != _boot_id():
-        # Same host name: either it was rebooted (the old process is gone) or two containers share a name (cannot know).
-        same_boot = owner.boot_id.split("/")[0] == _boot_id().split("/")[0]
-        return None if same_boot or not owner.boot_id else False
+    boot, namespace, machine = owner.place()
+    here = _boot()
+    if not boot or boot != here[0]:
+        # The host name alone does not make it this machine: two controllers may share one. Where the machine is the same it was rebooted.
+        return False if boot and here[0] and machine and machine == _machine() else None
+    if namespace != here[1]:
+        return None  # another container of this machine
     stat = _stat(owner.pid)
     if stat is None or stat[2] in "ZX":
         return False

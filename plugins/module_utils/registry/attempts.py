@@ -169,11 +169,13 @@ class Attempts:
                 return "adopt", f"attempt {attempt['id']} of {who} was left behind; last heard {quiet} ago", attempt
             sure = "which runs" if answer else f"last heard {quiet} ago"
             return "refuse", f"attempt {attempt['id']} at stage {stage} belongs to {who}, {sure}", None
-        if state in row_of_stage["start"] or state == working:
-            return "new", "", None
+        retry = retry_failed and state == f"{working}_failed"
+        if retry or state == working or state in row_of_stage["start"]:
+            # Only a new attempt is refused: one under way goes on whoever has the lease, half-written disks help nobody.
+            if "no_lease" in row_of_stage["needs"] and row["lease"] in transitions.SCHEDULER_LEASES:
+                return "refuse", "; ".join(nodes.leased_to(row["lease"])), None
+            return "new", f"retry after {state}" if retry else "", None
         if state == f"{working}_failed":
-            if retry_failed:
-                return "new", f"retry after {state}", None
             return (
                 "refuse",
                 f"state {state}: the last attempt failed; ask for a retry with {stage}_retry_failed=true",

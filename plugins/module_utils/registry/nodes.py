@@ -56,8 +56,47 @@ def set_state(connection, now, row, new, actor, reason=None, attempt=None, fenci
     audit.append(connection, now, actor, row["serial"], audit.STATE_ACTION, detail)
 
 
-def check_transition(row, new, who=None):
-    """Raise Refused unless the table has the transition; `who` limits it to rows of a stage."""
+def leased_to(lease):
+    """(what is wrong, what to do about it) where a scheduler has the node."""
+    return (
+        f"the node is leased to {lease}, which may run work on it",
+        f"take it out of work and release the lease: the drain playbook with wait=true release=true, or module lease with state=released (lease {lease})",
+    )
+
+
+def _require_no_lease(row, new, _consent):
+    if row["lease"] in transitions.SCHEDULER_LEASES:
+        text, step = leased_to(row["lease"])
+        raise errors.Refused(
+            f"{text}: it cannot become {new}",
+            host=row["name"],
+            thing="lease",
+            wanted="no scheduler's lease",
+            seen=row["lease"],
+            next_step=step,
+            code="node_leased",
+        )
+
+
+def _require_consent(row, new, consent):
+    if consent is None or str(consent).strip() != row["serial"]:
+        raise errors.Refused(
+            f"{new} needs consent by serial number",
+            host=row["name"],
+            thing="consent",
+            wanted="the chassis serial of exactly this node",
+            seen="no consent" if consent in (None, "") else "another text",
+            next_step="read the serial from the machine, its label or the registry, and give it as consent for this node",
+            code="consent_required",
+        )
+
+
+# What check_transition looks at for an operator's row; attempts.py checks what the rows of a stage need.
+REQUIREMENTS = {"no_lease": _require_no_lease, "consent": _require_consent}
+
+
+def check_transition(row, new, who=None, consent=None):
+    """Raise Refused unless the table has the transition and what it needs holds; `who` limits it to rows of a stage."""
     found = transitions.find(row["state"], new)
     if not transitions.is_state(new):
         raise errors.InvalidInput("there is no such state", host=row["name"], thing="state", seen=new)
@@ -80,6 +119,9 @@ def check_transition(row, new, who=None):
             next_step=f"run the {found['who']} playbook",
             code="transition_needs_attempt",
         )
+    for need in found["needs"]:
+        if need in REQUIREMENTS:
+            REQUIREMENTS[need](row, new, consent)
     return found
 
 
@@ -443,8 +485,11 @@ class Nodes:
 
         return self._db.write(work)
 
-    def transition(self, node, expected, new, actor, reason=None, attempt=None, fencing=None, check=False):
-        """Compare-and-swap along the transition table; Conflict when the node is not in `expected`, Refused when the table has no such row.
+    def transition(
+        self, node, expected, new, actor, reason=None, attempt=None, fencing=None, check=False, consent=None
+    ):
+        """Compare-and-swap along the transition table; Conflict when the node is not in `expected`, Refused when the table has no such row or what the
+        row needs does not hold. `consent`: the node's serial, for rows that need it.
 
         Rows of a stage need the `attempt` and `fencing` number of the node's current attempt at that stage. A transition from outside that takes a node
         away from a running attempt ends the attempt and raises the fencing number: its owner is fenced out at its next write.
@@ -466,7 +511,7 @@ class Nodes:
                     seen=row["state"],
                     next_step="read the node again and decide anew",
                 )
-            check_transition(row, new, stage)
+            check_transition(row, new, stage, consent)
             if check:
                 return
             columns = {}

@@ -192,8 +192,8 @@ class Records:
 
     # leases
 
-    def acquire_lease(self, node, lease, actor):
-        """Give the node to one owner; Conflict when another has it. Returns a Plan."""
+    def acquire_lease(self, node, lease, actor, check=False):
+        """Give the node to one owner; Conflict when another has it. Returns a Plan. With check=True nothing is written."""
         if lease not in LEASES:
             raise errors.InvalidInput(
                 "there is no such lease", host=str(node), thing="lease", wanted=", ".join(LEASES), seen=lease
@@ -212,31 +212,42 @@ class Records:
                 )
             return lease
 
-        return self._set_lease(node, actor, decide)
+        return self._set_lease(node, actor, decide, check)
 
-    def release_lease(self, node, lease, actor):
-        """Take the lease back; Conflict when another owner has it. Returns a Plan, unchanged when nobody has."""
+    def release_lease(self, node, lease, actor, check=False):
+        """Take the lease back; Conflict when another owner has it. Returns a Plan, unchanged when nobody has. With check=True nothing is written.
+
+        Whether the owner still has work there is for the caller to find out: scheduler.operations.release_lease does.
+        """
 
         def decide(row):
             if row["lease"] not in (None, lease):
                 raise errors.Conflict(
-                    "the lease belongs to another", host=row["name"], thing="lease", wanted=lease, seen=row["lease"]
+                    "the lease belongs to another",
+                    host=row["name"],
+                    thing="lease",
+                    wanted=lease,
+                    seen=row["lease"],
+                    next_step=f"name the lease that the node has: {row['lease']}",
                 )
 
-        return self._set_lease(node, actor, decide)
+        return self._set_lease(node, actor, decide, check)
 
-    def _set_lease(self, node, actor, decide):
+    def _set_lease(self, node, actor, decide, check):
         def work(connection):
-            row = nodes.find(connection, node, lock=True)
+            row = nodes.find(connection, node, lock=not check)
             wanted = decide(row)
             plan = Plan([Change("lease", row["lease"], wanted)])
-            if plan.changed:
+            if plan.changed and not check:
                 now = self._db.now(connection)
                 where = t.nodes.c.serial == row["serial"]
                 connection.execute(t.nodes.update().where(where).values(lease=wanted, lease_since=now))
                 audit.append(connection, now, actor, row["serial"], "lease", {"from": row["lease"], "to": wanted})
             return plan
 
+        if check:
+            with self._db.read() as connection:
+                return work(connection)
         return self._db.write(work)
 
     # boot grants

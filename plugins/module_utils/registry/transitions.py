@@ -1,4 +1,4 @@
-# The lifecycle as data: which state may follow which, who may do it and on what condition; and the stages with their states and deadlines.
+# The lifecycle as data: which state may follow which, who may do it and what the registry checks first; and the stages with their states and deadlines.
 # docs/lifecycle.md holds the tables generated from here by `python -m ...registry.transitions` (a test keeps them equal).
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
@@ -44,12 +44,27 @@ WORKING_STATES = (
 )
 FAILED_STATES = tuple(f"{state}_failed" for state in WORKING_STATES)
 IN_SERVICE = "active"
+SCHEDULER_LEASES = ("slurm", "kubernetes")  # who has one of these gives the node work, or believes that it may
+
+# What the registry itself checks before a state is written. A row's `needs` names these and nothing else; what only a person or a playbook can know
+# stands in its `meaning`, which promises nothing.
+NEEDS = {
+    "attempt": "the current attempt of the stage",
+    "not_held": "not held",
+    "not_in_maintenance": "not in maintenance",
+    "retry_failed": "`retry_failed`",
+    "no_lease": "no scheduler's lease",
+    "consent": "`consent`: the node's serial",
+}
 
 # Name: start states -> working state -> end state; `fail` is where a failed attempt leaves the node; the deadline is the default, in seconds.
 # silent_s: an owner on another machine cannot be looked at; after so long without a heartbeat it counts as dead. Stages that run one long call on
 # the node (roles, load) are silent for all of it.
+# needs: what begin checks before a new attempt. Every stage but enroll, which gives the node to its scheduler, takes the machine's work away.
+_FREE = ("not_held", "not_in_maintenance")
 STAGES = {
     "firmware": {
+        "needs": (*_FREE, "no_lease"),
         "start": ("manageable", "available"),
         "working": "updating",
         "end": "available",
@@ -58,6 +73,7 @@ STAGES = {
         "silent_s": 7200,
     },
     "deploy": {
+        "needs": (*_FREE, "no_lease"),
         "start": ("available",),
         "working": "deploying",
         "end": "deployed",
@@ -66,6 +82,7 @@ STAGES = {
         "silent_s": 900,
     },
     "software": {
+        "needs": (*_FREE, "no_lease"),
         "start": ("deployed",),
         "working": "configuring",
         "end": "burn_in",
@@ -74,6 +91,7 @@ STAGES = {
         "silent_s": 1800,
     },
     "burn_in": {
+        "needs": (*_FREE, "no_lease"),
         "start": ("burn_in",),
         "working": "burn_in",
         "end": "accepted",
@@ -82,6 +100,7 @@ STAGES = {
         "silent_s": 14400,
     },
     "enroll": {
+        "needs": _FREE,
         "start": ("accepted",),
         "working": "enrolling",
         "end": "active",
@@ -105,7 +124,7 @@ NEXT_STEP = {
     "accepted": "run the enroll playbook",
     "enrolling": "run the enroll playbook again",
     "active": "none: it is in service",
-    "draining": "wait for the running work to end, then move it on",
+    "draining": "wait for the running work to end and release the lease (the drain playbook with wait=true release=true), then move it on",
     "suspect": "look at the last evidence, then set it active or quarantined",
     "quarantined": "repair it, move it to servicing, and run the burn_in playbook again",
     "servicing": "finish the repair, then move it to burn_in",
@@ -125,8 +144,33 @@ NEXT_STEP = {
 }
 
 
+# Into these states an operator's row gives the machine away from its scheduler, and in these the record or the data of the node ends.
+_AWAY = ("manageable", "servicing", "burn_in", "cleaning", "retired")
+_FOR_GOOD = ("cleaning", "retired")
+
+
 def _rows():
-    """Yield (from, to, who, condition)."""
+    """Yield (from, to, who, meaning, needs)."""
+    for old, new, who, meaning in _discover_rows():
+        yield old, new, who, meaning, ()
+    for stage, row in STAGES.items():
+        working = row["working"]
+        for start in row["start"]:
+            if start != working:
+                yield start, working, stage, "a new attempt begins", ("attempt", *row["needs"])
+        yield working, row["end"], stage, "the attempt passed", ("attempt",)
+        if row["fail"] != f"{working}_failed":
+            yield working, row["fail"], stage, "the attempt failed", ("attempt",)
+        yield working, f"{working}_failed", stage, "the attempt failed, or could not test", ("attempt",)
+        if row["fail"] != "quarantined":
+            yield working, "quarantined", stage, "the attempt failed and asks for it (`to_state`)", ("attempt",)
+        yield f"{working}_failed", working, stage, "a new attempt begins", ("attempt", "retry_failed", *row["needs"])
+    for old, new, meaning in _operator_rows():
+        needs = ("no_lease",) if new in _AWAY else ()
+        yield old, new, OPERATOR, meaning, (*needs, "consent") if new in _FOR_GOOD else needs
+
+
+def _discover_rows():
     yield "registered", "verifying", DISCOVER, "a BMC address is known"
     yield "registered", "manageable", DISCOVER, "BMC login and inventory succeeded in one pass"
     yield "verifying", "manageable", DISCOVER, "BMC login with the site credential succeeded"
@@ -135,46 +179,38 @@ def _rows():
     yield "inspecting", "manageable", DISCOVER, "the hardware was read"
     yield "inspecting", "inspecting_failed", DISCOVER, "the hardware could not be read"
     yield "manageable", "available", DISCOVER, "no baseline is asked for, or it is met"
-    for stage, row in STAGES.items():
-        for start in row["start"]:
-            if start != row["working"]:
-                yield start, row["working"], stage, "not held, not in maintenance; a new attempt"
-        yield row["working"], row["end"], stage, "the attempt passed"
-        if row["fail"] != f"{row['working']}_failed":
-            yield row["working"], row["fail"], stage, "the attempt failed"
-        yield row["working"], f"{row['working']}_failed", stage, "the attempt failed, or could not test"
-        if row["fail"] != "quarantined":
-            yield row["working"], "quarantined", stage, "the attempt failed and asks for it (`to_state`)"
-        yield f"{row['working']}_failed", row["working"], stage, "`retry_failed`; a new attempt"
+
+
+def _operator_rows():
     for state in WORKING_STATES:
         if not any(row["working"] == state for row in STAGES.values()):
-            yield f"{state}_failed", state, OPERATOR, "retry"
-        yield f"{state}_failed", "quarantined", OPERATOR, ""
-        yield f"{state}_failed", "manageable", OPERATOR, "the cause is removed; start over"
-    yield "active", "draining", OPERATOR, ""
-    yield "active", "suspect", OPERATOR, "a doubt with evidence"
-    yield "suspect", "active", OPERATOR, "newer evidence that clears the doubt"
-    yield "suspect", "quarantined", OPERATOR, "the doubt is confirmed"
-    yield "draining", "manageable", OPERATOR, "no work runs"
-    yield "draining", "cleaning", OPERATOR, "no work runs; consent by serial number"
-    yield "draining", "servicing", OPERATOR, "no work runs"
-    yield "draining", "active", OPERATOR, "the drain is called off"
-    yield "draining", "draining_failed", OPERATOR, ""
-    yield "quarantined", "servicing", OPERATOR, ""
-    yield "servicing", "burn_in", OPERATOR, "the repair is done; a loaded test decides"
-    yield "servicing", "manageable", OPERATOR, "the machine must be deployed again"
-    yield "servicing", "quarantined", OPERATOR, ""
-    yield "servicing", "servicing_failed", OPERATOR, ""
-    yield "deployed", "cleaning", OPERATOR, "consent by serial number"
-    yield "accepted", "cleaning", OPERATOR, "consent by serial number"
-    yield "cleaning", "available", OPERATOR, "the disks read back erased"
-    yield "cleaning", "cleaning_failed", OPERATOR, ""
+            yield f"{state}_failed", state, "retry"
+        yield f"{state}_failed", "quarantined", ""
+        yield f"{state}_failed", "manageable", "the cause is removed; start over"
+    yield "active", "draining", ""
+    yield "active", "suspect", "a doubt with evidence"
+    yield "suspect", "active", "newer evidence that clears the doubt"
+    yield "suspect", "quarantined", "the doubt is confirmed"
+    yield "draining", "manageable", "no work runs"
+    yield "draining", "cleaning", "no work runs"
+    yield "draining", "servicing", "no work runs"
+    yield "draining", "active", "the drain is called off"
+    yield "draining", "draining_failed", ""
+    yield "quarantined", "servicing", ""
+    yield "servicing", "burn_in", "the repair is done; a loaded test decides"
+    yield "servicing", "manageable", "the machine must be deployed again"
+    yield "servicing", "quarantined", ""
+    yield "servicing", "servicing_failed", ""
+    yield "deployed", "cleaning", ""
+    yield "accepted", "cleaning", ""
+    yield "cleaning", "available", "the disks read back erased"
+    yield "cleaning", "cleaning_failed", ""
     for state in (*STATES, *FAILED_STATES):
         if state != "retired":
-            yield state, "retired", OPERATOR, "consent by serial number"
+            yield state, "retired", ""
 
 
-TRANSITIONS = tuple(dict(zip(("from", "to", "who", "condition"), row)) for row in _rows())
+TRANSITIONS = tuple(dict(zip(("from", "to", "who", "meaning", "needs"), row)) for row in _rows())
 _ALLOWED = {(row["from"], row["to"]): row for row in TRANSITIONS}
 
 
@@ -212,11 +248,13 @@ def as_markdown():
         lines.append(
             f"| {stage} | {start} | `{row['working']}` | `{row['end']}` | `{row['fail']}` | {row['deadline_s']} s | {row['silent_s']} s |"
         )
-    lines += ["", "| from | to | who | condition |", "|---|---|---|---|"]
-    for row in TRANSITIONS:
-        if row["to"] != "retired":
-            lines.append(f"| `{row['from']}` | `{row['to']}` | {row['who']} | {row['condition']} |")
-    lines.append("| any state | `retired` | operator | consent by serial number |")
+    lines += ["", "| from | to | who | meaning | what the registry checks |", "|---|---|---|---|---|"]
+    rows = [row for row in TRANSITIONS if row["to"] != "retired"]
+    rows += [{**row, "from": "any state"} for row in TRANSITIONS if row["to"] == "retired"][:1]
+    for row in rows:
+        old = row["from"] if " " in row["from"] else f"`{row['from']}`"
+        checked = "; ".join(NEEDS[need] for need in row["needs"])
+        lines.append(f"| {old} | `{row['to']}` | {row['who']} | {row['meaning']} | {checked} |")
     return "\n".join(lines) + "\n"
 
 

@@ -44,6 +44,11 @@ def sentence_of_evidence(item):
     return "; ".join(words) + (" (simulated instrument)" if item["simulated"] else "")
 
 
+NEEDS_NO_LEASE = {
+    state for stage in transitions.STAGES.values() if "no_lease" in stage["needs"] for state in stage["start"]
+}
+
+
 class Why:
     """Mixed into Registry; `self._db` is the Database."""
 
@@ -109,6 +114,9 @@ class Why:
                     self._add_firmware(connection, add, row)
                 self._add_under_way(add, row, last, now)
             elif state != transitions.IN_SERVICE:
+                if row["lease"] in transitions.SCHEDULER_LEASES and state in NEEDS_NO_LEASE:
+                    text, step = nodes.leased_to(row["lease"])
+                    add("leased", f"No stage takes it: {text}.", row["lease_since"], step)
                 meaning = transitions.STATES.get(state, "")
                 add(
                     f"state_{state}",
@@ -116,7 +124,7 @@ class Why:
                     since,
                     transitions.NEXT_STEP.get(state, "see docs/lifecycle.md"),
                 )
-            elif row["lease"] not in ("slurm", "kubernetes"):
+            elif row["lease"] not in transitions.SCHEDULER_LEASES:
                 whom = f"leased to {row['lease']}" if row["lease"] else "leased to nobody"
                 add(
                     "no_lease",

@@ -158,6 +158,56 @@ def resume(registry, scheduler, node, owner, actor, *, automation=True, lease="s
     }
 
 
+LEASE_HEIR = "enroll"  # takes over the drain of a node whose lease was released: only an enrolment lets it work again
+
+
+def release_lease(registry, scheduler, node, lease, actor, *, owner=None, consent=None, check=False):
+    """Take a scheduler's lease back once it shows that no work runs; returns {plan, scheduler}.
+
+    The node must be drained and idle, or unknown to the scheduler. The drain of `owner` is handed over to the enrolment, which is what brings the node
+    back into the scheduler. `scheduler` None (there is no port, or it is gone for good): a person answers for it with the node's serial as `consent`.
+    """
+    row = registry.node(node)
+    view = _view(None, node)
+    if row["lease"] == lease and scheduler is None and (consent is None or str(consent).strip() != row["serial"]):
+        raise Refused(
+            "nobody was asked whether work still runs on the node",
+            host=node,
+            thing=f"lease {lease}",
+            wanted="consent: the chassis serial of exactly this node",
+            seen="no consent" if consent in (None, "") else "another text",
+            next_step="make sure that no work runs there, then give the serial as consent for this node",
+            code="consent_required",
+        )
+    changes = []
+    if row["lease"] == lease and scheduler is not None:
+        view = _require_no_work(scheduler, node, lease)
+        if owner and view["drain_owner"] == owner:
+            text = f"lease released after a drain by {owner}"
+            changes += scheduler.drain(node, text, LEASE_HEIR, check=check, replaces=owner).changes
+            view = view if check else _require_no_work(scheduler, node, lease)
+    changes += registry.release_lease(node, lease, actor, check=check).changes
+    return {"plan": Plan(changes), "scheduler": view}
+
+
+def _require_no_work(scheduler, node, lease):
+    view = scheduler.observe(node)
+    if view["present"] and (not view["drained"] or view["busy"]):
+        jobs = ", ".join(f"job {job['id']} of {job['user']}" for job in view["jobs"])
+        raise Refused(
+            "work runs on the node, or may begin there",
+            host=node,
+            thing=f"lease {lease}",
+            wanted="a node that is drained and idle, or unknown to the scheduler",
+            seen=f"state {view['state']}"
+            + (f", {jobs}" if jobs else "")
+            + ("" if view["drained"] else ", not drained"),
+            next_step="run the drain playbook for it with wait=true release=true",
+            code="work_may_run",
+        )
+    return view
+
+
 def burn_in_gate(registry, node):
     """Whether the node's burn-in lets it into a scheduler: {passed, outcome, stale, reason, attempt, time, simulated, items}. Reads only.
 

@@ -551,7 +551,9 @@ def test_a_run_without_the_file_is_as_one_with_it(tmp_path):
 
 def test_a_retired_server_that_answers_is_left_alone(world):
     world.run()
-    world.registry.transition("gpu01", "available", "retired", "test", "sold")
+    world.registry.transition(
+        "gpu01", "available", "retired", "test", "sold", consent=world.registry.node("gpu01")["serial"]
+    )
     writes, rows = world.writes(), len(world.registry.audit_rows("LAB-test-0001"))
     report = world.run()  # the list still asks for it
     assert [problem["code"] for problem in report["problems"]] == ["node_retired"]

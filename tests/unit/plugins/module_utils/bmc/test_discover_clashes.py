@@ -38,7 +38,7 @@ def test_what_the_list_gives_and_another_node_has_is_that_nodes_problem_and_a_sw
     assert "other has the provision_ip" in report["bmcs"][0]["pending"]
     assert world.works(1, world.password(1))
 
-    world.registry.transition("S-9", "registered", "retired", "test")
+    world.registry.transition("S-9", "registered", "retired", "test", consent="S-9")
     assert not world.run(expected=rows)["problems"]
     assert world.registry.node("gpu01")["state"] == "available"
 

@@ -9,6 +9,8 @@ import sys
 import textwrap
 import time
 
+import pytest
+
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import process
 
 PARENT = textwrap.dedent(
@@ -77,7 +79,56 @@ def test_a_reused_pid_is_not_the_same_process():
 def test_another_machine_cannot_be_known():
     me = process.identify(os.getpid())
     assert process.is_alive({**me.as_dict(), "host": "elsewhere"}) is None
-    assert process.is_alive({**me.as_dict(), "boot_id": "another-boot/pid:[1]"}) is False
+
+
+MACHINE = "0123456789abcdef0123456789abcdef"
+PATHS = {
+    "machine": "/etc/machine-id",
+    "uuid": "/sys/class/dmi/id/product_uuid",
+    "boot": "/proc/sys/kernel/random/boot_id",
+}
+
+
+def _on(monkeypatch, **files):
+    """Be a machine whose files say this, and give its own process as an Owner."""
+    texts = {PATHS[key]: text for key, text in {"machine": MACHINE, "uuid": "U-1", "boot": "boot-1", **files}.items()}
+    monkeypatch.setattr(process, "_read", texts.__getitem__)
+    return process.identify(os.getpid())
+
+
+def test_another_boot_of_the_same_machine_means_that_the_owner_is_gone(monkeypatch):
+    before = _on(monkeypatch, boot="boot-0")
+    assert MACHINE not in before.boot_id
+    _on(monkeypatch)
+    assert process.is_alive(before) is False
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ({"machine": "f" * 32}, {}),  # two controllers with one host name
+        ({"uuid": "U-2"}, {}),  # a clone
+        ({"machine": ""}, {}),  # a container without an identity
+        ({"machine": ""}, {"machine": ""}),
+        ({"machine": "uninitialized"}, {"machine": "uninitialized"}),
+        ({}, {"boot": ""}),
+    ],
+)
+def test_a_live_controller_elsewhere_with_our_host_name_is_not_taken_for_dead(monkeypatch, theirs, ours):
+    other = _on(monkeypatch, boot="boot-0", **theirs)
+    _on(monkeypatch, **ours)
+    assert process.is_alive(other) is None
+
+
+def test_an_owner_that_an_older_release_stored(monkeypatch):
+    me = _on(monkeypatch)
+    namespace = me.place()[1]
+    assert namespace == os.readlink("/proc/self/ns/pid")
+    assert process.is_alive({**me.as_dict(), "boot_id": f"boot-1/{namespace}"}) is True
+    assert process.is_alive({**me.as_dict(), "boot_id": f"boot-1/{namespace}", "started": me.started + 1}) is False
+    assert process.is_alive({**me.as_dict(), "boot_id": f"boot-0/{namespace}"}) is None
+    assert process.is_alive({**me.as_dict(), "boot_id": ""}) is None
+    assert process.is_alive({**me.as_dict(), "boot_id": "boot-1/pid:[1]"}) is None
 
 
 GENTLE = textwrap.dedent(

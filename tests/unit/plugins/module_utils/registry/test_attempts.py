@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, process
-from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry, transitions
 
 ME = "tester@here"
 ELSEWHERE = process.Owner("another-machine", "another-boot", 1, 1)
@@ -240,7 +240,7 @@ def test_an_ended_attempt_takes_no_more_steps(registry, available):
 def test_a_transition_from_outside_fences_the_owner_out(registry, available):
     available()
     begin = registry.begin("gpu01", "deploy", actor=ME)
-    registry.transition("gpu01", "deploying", "retired", "boss@here", "sold")
+    registry.transition("gpu01", "deploying", "retired", "boss@here", "sold", consent="S-gpu01")
     with pytest.raises(errors.FencedOut):
         registry.check_fence(registry.nodes(state="retired")[0]["serial"], begin.fencing)
     attempt = registry.attempt(begin.attempt)
@@ -386,3 +386,29 @@ print("done", flush=True)
     assert verified["ok"], verified
     assert {node["state"] for node in registry.nodes()} <= {"available", "deploying_failed"}
     assert registry.holds() == []
+
+
+@pytest.mark.parametrize("lease", ["slurm", "kubernetes"])
+@pytest.mark.parametrize(("stage", "row"), list(transitions.STAGES.items()))
+def test_no_new_attempt_takes_a_node_from_its_scheduler(registry, available, sql, stage, row, lease):
+    available()
+    for state in {*row["start"], row["working"], f"{row['working']}_failed"}:
+        sql("UPDATE nodes SET state = :state, lease = :lease", state=state, lease=lease)
+        for check in (True, False) if "no_lease" in row["needs"] else (True,):
+            begin = registry.begin("gpu01", stage, actor=ME, retry_failed=True, check=check)
+            assert begin.selected == (stage == "enroll"), (state, begin)
+            if not begin.selected:
+                assert f"leased to {lease}" in begin.reason and "drain playbook" in begin.reason
+        assert registry.node("gpu01")["state"] == state
+        sql("UPDATE nodes SET lease = 'maintenance'")
+        assert registry.begin("gpu01", stage, actor=ME, retry_failed=True, check=True).selected
+
+
+def test_an_attempt_under_way_goes_on_whoever_has_the_lease(registry, available, sql):
+    available()
+    first = registry.begin("gpu01", "deploy", actor=ME)
+    sql("UPDATE nodes SET lease = 'slurm'")
+    assert registry.begin("gpu01", "deploy", actor=ME).attempt == first.attempt
+    me = process.this_controller()
+    sql("UPDATE attempts SET owner_pid = :pid, owner_started = 1", pid=2**22 - 1)
+    assert registry.begin("gpu01", "deploy", owner=me, actor=ME).adopted

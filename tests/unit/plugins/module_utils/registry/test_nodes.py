@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
-from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import nodes, open_registry, transitions
 
 ME = "tester@here"
 GPU = {"kind": "gpu", "slot": "0", "model": "H100", "serial": "G-1", "firmware": "96.1"}
@@ -191,7 +191,7 @@ def test_a_name_belongs_to_one_living_node(registry):
     registry.save_node("S1", ME, name="gpu01")
     with pytest.raises(errors.Conflict, match="S1"):
         registry.save_node("S2", ME, name="gpu01")
-    registry.transition("gpu01", "registered", "retired", ME)
+    registry.transition("gpu01", "registered", "retired", ME, consent="S1")
     registry.save_node("S2", ME, name="gpu01")
     assert registry.node("gpu01")["serial"] == "S2"
     assert registry.node("S1")["state"] == "retired"
@@ -201,7 +201,7 @@ def test_nodes_filters(registry):
     registry.save_node("S2", ME, name="gpu02", rack="r1")
     registry.save_node("S1", ME, name="gpu01", rack="r2", state="manageable")
     registry.save_node("S3", ME, name="gpu03", rack="r1")
-    registry.transition("S3", "registered", "retired", ME)
+    registry.transition("S3", "registered", "retired", ME, consent="S3")
 
     def names(**filters):
         return [node["name"] for node in registry.nodes(**filters)]
@@ -344,7 +344,7 @@ def test_an_unknown_state_is_refused_with_the_states_there_are(registry):
 
 def test_a_retired_node_is_not_changed_any_more(registry):
     registry.save_node("S1", ME, name="gpu01", rack="r1")
-    registry.transition("gpu01", "registered", "retired", ME, "sold")
+    registry.transition("gpu01", "registered", "retired", ME, "sold", consent="S1")
     rows = registry.verify_audit()["rows"]
     for call in (
         lambda: registry.plan_node("S1", rack="r1"),
@@ -372,7 +372,7 @@ def test_a_planned_transition_is_refused_as_the_real_one_is(registry, available)
         for check in (True, False):
             with pytest.raises(kind):
                 registry.transition(serial, expected, new, ME, check=check)
-    registry.transition(serial, "available", "retired", ME, check=True)
+    registry.transition(serial, "available", "retired", ME, check=True, consent=serial)
     assert registry.node(serial)["state"] == "available"
 
 
@@ -406,7 +406,7 @@ def test_what_another_node_has_is_refused_by_its_name(registry, has, asks, words
             assert seen.value.code == "conflict"
     assert registry.verify_audit()["rows"] == rows
     assert not registry.save_node("S1", ME, **has).changed
-    registry.transition("S1", "registered", "retired", ME)
+    registry.transition("S1", "registered", "retired", ME, consent="S1")
     assert registry.save_node("S2", ME, **asks).changed
 
 
@@ -430,3 +430,47 @@ def test_two_nodes_swap_as_the_message_says(registry):
     registry.save_node("S1", ME, provision_mac=macs[1])
     registry.save_node("S2", ME, provision_mac=macs[0])
     assert [node["provision_mac"] for node in registry.nodes()] == macs[::-1]
+
+
+def test_every_row_of_the_table_refuses_what_its_needs_say():
+    """Each operator's row from its start state: with everything it needs it goes through, and without any one of the needs it does not."""
+    for row in transitions.TRANSITIONS:
+        if row["who"] != "operator":
+            continue
+        for lease in ("slurm", "kubernetes", "maintenance", None):
+            for consent in (None, "", "gpu01", "S2", "S1"):
+                code = seen = None
+                if "consent" in row["needs"] and consent != "S1":
+                    code = "consent_required"
+                if "no_lease" in row["needs"] and lease in ("slurm", "kubernetes"):
+                    code = "node_leased"
+                node = {"serial": "S1", "name": "gpu01", "state": row["from"], "lease": lease}
+                try:
+                    nodes.check_transition(node, row["to"], consent=consent)
+                except errors.Refused as error:
+                    seen = error.code
+                    assert error.next_step and "gpu01" in str(error) and "S1" not in str(error)
+                assert seen == code, (row, lease, consent)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_what_cannot_be_taken_back_needs_the_serial(registry, available, check):
+    serial = available()
+    for consent in (None, "gpu01"):
+        with pytest.raises(errors.Refused, match="consent by serial number") as seen:
+            registry.transition("gpu01", "available", "retired", ME, check=check, consent=consent)
+        assert seen.value.code == "consent_required"
+    registry.acquire_lease("gpu01", "slurm", ME)
+    with pytest.raises(errors.Refused, match="leased to slurm"):
+        registry.transition("gpu01", "available", "retired", ME, check=check, consent=serial)
+    assert registry.node("gpu01")["state"] == "available"
+
+
+def test_a_node_in_service_is_not_deployed_again_behind_its_schedulers_back(registry, sql):
+    registry.save_node("S1", ME, name="gpu01")
+    sql("UPDATE nodes SET state = 'active', lease = 'slurm'")
+    registry.transition("gpu01", "active", "draining", ME)
+    with pytest.raises(errors.Refused, match="leased to slurm.*next: .*drain playbook"):
+        registry.transition("gpu01", "draining", "manageable", ME)
+    registry.release_lease("gpu01", "slurm", ME)
+    registry.transition("gpu01", "draining", "manageable", ME)

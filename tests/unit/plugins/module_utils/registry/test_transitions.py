@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import transitions
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import nodes, transitions
 
 ROOT = pathlib.Path(__file__).resolve().parents[5]
 
@@ -53,3 +53,20 @@ def test_the_documentation_holds_the_generated_tables():
     assert transitions.as_markdown() in text, (
         "python -m ...registry.transitions prints what docs/lifecycle.md must hold"
     )
+
+
+def test_every_need_is_known_and_checked_by_code():
+    """Operators' rows are checked by nodes.check_transition, stages' rows by begin (test_attempts.py): nothing else may stand in `needs`."""
+    operator = {need for row in transitions.TRANSITIONS if row["who"] == "operator" for need in row["needs"]}
+    assert operator == set(nodes.REQUIREMENTS)
+    assert {need for row in transitions.TRANSITIONS for need in row["needs"]} == set(transitions.NEEDS)
+
+
+def test_what_takes_a_machine_from_its_scheduler_needs_the_lease_back_and_what_ends_it_needs_consent():
+    for row in transitions.TRANSITIONS:
+        if row["who"] == "operator":
+            away = row["to"] in ("manageable", "servicing", "burn_in", "cleaning", "retired")
+            assert ("no_lease" in row["needs"]) == away, row
+            assert ("consent" in row["needs"]) == (row["to"] in ("cleaning", "retired")), row
+    for stage, row in transitions.STAGES.items():
+        assert ("no_lease" in row["needs"]) == (stage != "enroll")

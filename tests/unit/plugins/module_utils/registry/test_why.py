@@ -97,7 +97,7 @@ def test_a_failed_deploy_names_reason_and_last_step(registry, available):
 def test_a_retired_node_has_one_reason(registry, available):
     available()
     registry.hold("gpu01", "alice", "x", "y", False, ME)
-    registry.transition("gpu01", "available", "retired", ME)
+    registry.transition("gpu01", "available", "retired", ME, consent="S-gpu01")
     assert [entry["code"] for entry in registry.why("S-gpu01")] == ["retired"]
 
 
@@ -182,3 +182,11 @@ def test_a_failed_state_that_no_attempt_led_to_names_no_attempt(registry, availa
     registry.transition("gpu01", "deploying_failed", "quarantined", ME, "smoke")
     [entry] = registry.why("gpu01")
     assert "disk is too small" not in entry["text"] and f"set by {ME}: smoke" in entry["text"]
+
+
+def test_a_node_that_its_scheduler_still_has_is_taken_by_no_stage(registry, available):
+    available()
+    registry.acquire_lease("gpu01", "slurm", ME)
+    first, state = registry.why("gpu01")
+    assert first["code"] == "leased" and "slurm" in first["text"] and "release" in first["next_step"]
+    assert state["code"] == "state_available"

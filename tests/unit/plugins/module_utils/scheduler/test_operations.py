@@ -237,7 +237,7 @@ def test_gate(registry):
     assert "no burn-in" in gate()["reason"]
     passed(registry, "deploy", "software", "burn_in")
     assert gate()["passed"] and not gate()["simulated"]
-    registry.transition("gpu01", "accepted", "cleaning", "test")
+    registry.transition("gpu01", "accepted", "cleaning", "test", consent="S1")
     registry.transition("gpu01", "cleaning", "available", "test")
     passed(registry, "deploy")
     assert not gate()["passed"] and "deploy" in gate()["reason"]
@@ -415,3 +415,93 @@ def test_real_slurm_from_drain_to_first_job(registry, slurm):
         assert not fenced.observe("gpu01")["drained"]
     finally:
         slurm.run(["scontrol", "update", "nodename=gpu01", "state=resume"])
+
+
+@pytest.mark.root
+def test_real_slurm_gives_a_lease_back_once_no_work_runs(registry, slurm):
+    registry.acquire_lease("gpu01", "slurm", "test")
+    scheduler = SlurmPort(slurm.run, interval=0.1)
+    try:
+        with pytest.raises(Refused, match="not drained"):
+            give_back(registry, scheduler, owner="alice")
+        assert slurm.run(["sbatch", "-w", "gpu01", "-o", "/dev/null", "--wrap", "sleep 60"])[0] == 0
+        slurm.wait("a running job", lambda: scheduler.observe("gpu01")["jobs"])
+        operations.drain(registry, scheduler, "gpu01", "alice", "new image", "test")
+        (job,) = scheduler.observe("gpu01")["jobs"]
+        with pytest.raises(Refused, match=f"job {job['id']} of"):
+            give_back(registry, scheduler, owner="alice")
+        slurm.run(["scancel", str(job["id"])])
+        scheduler.wait_idle("gpu01", 20)
+        assert give_back(registry, scheduler, owner="alice")["scheduler"]["drain_owner"] == "enroll"
+        assert registry.node("gpu01")["lease"] is None
+    finally:
+        slurm.run(["scontrol", "update", "nodename=gpu01", "state=resume"])
+
+
+def give_back(registry, scheduler, node="gpu01", **options):
+    return operations.release_lease(registry, scheduler, node, "slurm", "test", **options)
+
+
+def test_a_lease_is_released_only_when_the_scheduler_shows_no_work(active):
+    scheduler = Memory()
+    for jobs, reason, seen in (
+        ([], None, "not drained"),
+        ([{"id": 7, "user": "eve", "name": "x", "state": "RUNNING"}], "aicluster:health: x", "job 7 of eve"),
+    ):
+        scheduler.jobs, scheduler.reason = jobs, reason
+        for check in (True, False):
+            with pytest.raises(Refused, match=f"{seen}.*next: .*drain playbook") as error:
+                give_back(active, scheduler, check=check)
+            assert error.value.code == "work_may_run"
+    scheduler.up = False
+    with pytest.raises(Unreachable):
+        give_back(active, scheduler)
+    assert active.node("gpu01")["lease"] == "slurm" and scheduler.writes == []
+    scheduler.up, scheduler.jobs = True, []
+    assert give_back(active, scheduler, check=True)["plan"].changed and active.node("gpu01")["lease"] == "slurm"
+    assert give_back(active, scheduler)["plan"].changed and active.node("gpu01")["lease"] is None
+    assert scheduler.writes == []  # nobody's drain was asked for
+    assert not give_back(active, scheduler)["plan"].changed
+
+
+def test_the_drain_of_a_released_node_goes_over_to_the_enrolment(active):
+    scheduler = Memory()
+    drain(active, scheduler, "alice", wait_s=1.0)
+    assert give_back(active, scheduler, owner="alice", check=True)["plan"].changed
+    assert scheduler.reason.startswith("aicluster:alice:")
+    assert give_back(active, scheduler, owner="alice")["scheduler"]["drain_owner"] == "enroll"
+    # What an enrolment does later: its own drain is there, and it may undo it.
+    active.release("gpu01", "alice", "test")
+    active.acquire_lease("gpu01", "slurm", "test")
+    drain(active, scheduler, "enroll", record=False)
+    assert resume(active, scheduler, "enroll")["in_service"] and scheduler.reason is None
+
+
+def test_a_drain_of_somebody_else_stays_when_the_lease_is_released(active):
+    scheduler = Memory()
+    scheduler.reason = "broken fan"
+    assert give_back(active, scheduler, owner="alice")["plan"].changed and scheduler.reason == "broken fan"
+
+
+def test_a_kill_between_handing_over_and_releasing_loses_nothing(active, monkeypatch):
+    scheduler = Memory()
+    drain(active, scheduler, "alice")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(active, "release_lease", lambda *_a, **_k: (_ for _ in ()).throw(KeyboardInterrupt))
+        give_back(active, scheduler, owner="alice")
+    drain(active, scheduler, "alice")
+    assert give_back(active, scheduler, owner="alice")["plan"].changed
+    assert scheduler.reason.startswith("aicluster:enroll:") and active.node("gpu01")["lease"] is None
+
+
+def test_a_lease_of_a_scheduler_that_is_not_asked_needs_consent(active):
+    for consent in (None, "", "gpu01", "S2"):
+        with pytest.raises(Refused) as error:
+            give_back(active, None, consent=consent)
+        assert error.value.code == "consent_required" and "S1" not in str(error.value)
+    assert give_back(active, None, consent="S1")["plan"].changed and active.node("gpu01")["lease"] is None
+
+
+def test_a_lease_of_a_node_that_the_scheduler_does_not_know_is_released(registry):
+    registry.acquire_lease("gpu09", "slurm", "test")
+    assert give_back(registry, Memory(), "gpu09")["plan"].changed
