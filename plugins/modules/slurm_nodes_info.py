@@ -10,6 +10,7 @@ version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
   - A node belongs to Slurm as long as it has the lease V(slurm), also while it is drained or failed. Its line comes from the hardware on record.
+  - A retired node belongs to nobody; its name is in RV(remove) unless another node carries it now.
 options:
   memory_percent:
     description:

@@ -474,7 +474,17 @@ def test_check_mode_and_diff_of_node_and_hold(registry, controller):
 def test_what_is_refused_is_refused_in_check_mode_too(registry, controller):
     registry.transition("gpu02", "available", "retired", ME)
     node, info = "aicluster.baremetal.node", "aicluster.baremetal.node_info"
+    hold, drain = "aicluster.baremetal.hold", "aicluster.baremetal.drain"
+    words = {"reason": "fan", "exit_condition": "fan replaced"}
     refused = [
+        ({hold: {"name": "S2", **words}}, "there is nothing to hold"),
+        ({hold: {"name": "gpu01", **words, "reason": " "}}, "a hold needs its reason"),
+        ({hold: {"name": "gpu01", **words, "exit_condition": " "}}, "a hold needs its exit condition"),
+        (
+            {drain: {"name": "gpu02", "owner": "alice", "reason": "fan", "scheduler": "none"}},
+            "there is nothing to hold",
+        ),
+        ({drain: {"name": "gpu01", "owner": "alice", "reason": " ", "scheduler": "none"}}, "a hold needs its reason"),
         ({node: {"serial": "S1", "host_key": "garbage"}}, "this is no SSH public key"),
         ({node: {"serial": "S9", "name": "gpu09", "host_key": "garbage"}}, "this is no SSH public key"),
         ({node: {"serial": "S1", "rack": "r5", "provision_ip": "10.0.0.300"}}, "seen: 10.0.0.300; next: correct"),
@@ -504,6 +514,39 @@ def test_what_is_refused_is_refused_in_check_mode_too(registry, controller):
     (controller.path / "all.aicluster.yml").write_text("plugin: aicluster.baremetal.registry\nstates: [unknown]\n")
     output, _recap = controller.run([play("nodes", {info: {}})])
     assert "there is no such state" in output
+
+
+def test_resume_fails_where_it_was_not_seen_that_the_node_takes_work(registry, controller):
+    for stage in ("deploy", "software", "burn_in", "enroll"):
+        begun = registry.begin("gpu01", stage, actor=ME)
+        registry.finish("gpu01", begun.attempt, begun.fencing, "pass", ME)
+    registry.acquire_lease("gpu01", "slurm", ME)
+    tools = controller.path / "tools"
+    tools.mkdir()
+    for name, text in (("scontrol", 'cat "$(dirname "$0")/says"'), ("squeue", "true")):
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+
+    def resume(name, scheduler, *arguments, rc=0):
+        task = {"name": name, "owner": "alice", "automation": False, "scheduler": scheduler}
+        task.update({"slurm_controller": "localhost"} if scheduler == "slurm" else {})
+        environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        asked = {"aicluster.baremetal.resume": task, "environment": environment, "register": "found"}
+        shown = {"ansible.builtin.debug": {"msg": "SAID {{ found.in_service }} {{ found.kept_by | join('; ') }} END"}}
+        return " ".join(controller.run([play("localhost", asked, shown)], *arguments, rc=rc)[0].split())
+
+    registry.hold("gpu03", "alice", "fan", "fan replaced", False, ME)
+    assert "SAID False state available, in which a node takes no work END" in resume("gpu03", "none", "--check")
+    assert "SAID False state available, in which a node takes no work END" in resume("gpu03", "none")
+    assert not registry.holds("gpu03")
+    says = tools / "says"
+    says.write_text("NodeName=gpu01 CPUTot=2\n   State=IDLE\n")
+    assert "SAID True END" in resume("gpu01", "slurm")
+    for state, seen in (("DOWN*", "state DOWN+NOT_RESPONDING"), ("IDLE+MAINTENANCE", "state IDLE+MAINTENANCE")):
+        says.write_text(f"NodeName=gpu01 CPUTot=2\n   State={state}\n")
+        for arguments in (["--check"], []):
+            output = resume("gpu01", "slurm", *arguments, rc=2)
+            assert "the node stays out of work" in output and f"scheduler: {seen}" in output
 
 
 def test_the_playbook_finds_a_tampered_audit_row(registry, controller):
