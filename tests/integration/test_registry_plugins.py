@@ -549,6 +549,27 @@ def test_resume_fails_where_it_was_not_seen_that_the_node_takes_work(registry, c
             assert "the node stays out of work" in output and f"scheduler: {seen}" in output
 
 
+def test_hardware_that_is_simulated_by_now_or_no_more_is_recorded_anew(registry, controller):
+    tools = controller.path / "tools"
+    tools.mkdir()
+    (tools / "slurmd").write_text(
+        "#!/bin/sh\necho NodeName=gpu01 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=900\n"
+    )
+    (tools / "slurmd").chmod(0o755)
+    task = {"aicluster.baremetal.slurm_hardware": {}, "environment": {"PATH": f"{tools}:{os.environ['PATH']}"}}
+    plays = [play("gpu01", task)]
+
+    def changed():
+        return controller.run(plays, "-e", "ansible_connection=local")[1]["gpu01"][1]
+
+    assert (changed(), changed()) == (1, 0)
+    [item] = registry.evidence("gpu01")
+    registry.record_evidence(
+        "gpu01", None, [{"check": "slurm_hardware", "outcome": "pass", "simulated": True, "detail": item["detail"]}], ME
+    )
+    assert (changed(), changed()) == (1, 0) and not registry.evidence("gpu01")[0]["simulated"]
+
+
 def test_the_playbook_finds_a_tampered_audit_row(registry, controller):
     book = (ROOT / "playbooks" / "registry.yml").read_text()
     output, _recap = controller.run(book)

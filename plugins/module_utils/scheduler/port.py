@@ -134,11 +134,14 @@ class SchedulerPort:
 
     def drain(self, node, reason, owner, check=False, replaces=None):
         """Drain `node`; returns the Plan, after the drain was read back. Running jobs go on."""
-        plan = plan_drain(self.observe(node), node, reason, owner, replaces)
+        before = self.observe(node)
+        plan = plan_drain(before, node, reason, owner, replaces)
         if plan and not check:
             self._guard()
             self._write_drain(node, drain_reason(owner, reason))
-            self._verify(node, "drained", lambda view: view["drained"])
+            # Where only the reason was written, the drain itself proves nothing. Another reason than ours is that of somebody who came right after us.
+            told = before["reason"] if before["drained"] else None
+            self._verify(node, "drained", lambda view: view["drained"] and view["reason"] != told)
         return plan
 
     def resume(self, node, owner, check=False):
