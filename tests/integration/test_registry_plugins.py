@@ -570,6 +570,29 @@ def test_hardware_that_is_simulated_by_now_or_no_more_is_recorded_anew(registry,
     assert (changed(), changed()) == (1, 0) and not registry.evidence("gpu01")[0]["simulated"]
 
 
+def test_enroll_in_check_mode_foretells_the_lines_of_slurm_conf(registry, controller):
+    tasks = yaml.safe_load((ROOT / "playbooks" / "tasks" / "enroll_node.yml").read_text())
+    [lines] = [task for task in tasks if "aicluster.baremetal.slurm_nodes_info" in task]
+    hardware = {
+        "cpus": 2,
+        "boards": 1,
+        "sockets": 1,
+        "cores": 2,
+        "threads": 1,
+        "real_memory_mib": 900,
+        "gpus": 8,
+        "gpu_type": "h100",
+    }
+    seen = {
+        "ansible.builtin.set_fact": {"enroll_hardware": {"hardware": hardware}},
+        "when": "inventory_hostname != 'gpu03'",
+    }
+    shown = {"ansible.builtin.debug": {"msg": "LINES {{ enroll_lines.nodes | map(attribute='name') | join(' ') }} END"}}
+    plays = [play("gpu01,gpu02,gpu03", seen, lines, shown)]
+    assert "LINES gpu01 gpu02 END" in controller.run(plays, "--check")[0]
+    assert "LINES  END" in controller.run(plays)[0], "the run reads the registry alone"
+
+
 def test_the_playbook_finds_a_tampered_audit_row(registry, controller):
     book = (ROOT / "playbooks" / "registry.yml").read_text()
     output, _recap = controller.run(book)

@@ -309,27 +309,30 @@ def first_job(
     return {"plan": plan, "ran": True, "output": output}
 
 
-def node_entries(registry, *, lease="slurm", memory_percent=97):
+def node_entries(registry, *, lease="slurm", memory_percent=97, planned=None):
     """What the registry says should stand in slurm.conf: ([{name, line, gres}], [names that must not be there], [names without hardware on record]).
 
     A node belongs to Slurm as long as it has Slurm's lease, also while it is drained, failed or under repair: taking the line away would end its jobs.
+    `planned`: {name: hardware} of nodes that a run would have given the lease by now and put on record; for check mode, which does neither.
     """
-    entries, unknown = [], []
+    entries, unknown, planned = [], [], planned or {}
     living = registry.nodes()
     # A retired node may have left its name to the server that took its place.
     gone = {row["name"] for row in registry.nodes(state="retired", only=("state",))}
     remove = sorted(gone - {row["name"] for row in living})
     for row in living:
-        if row["lease"] != lease:
+        seen = planned.get(row["name"])
+        if row["lease"] != lease and not seen:
             # Between acceptance and enrolment another controller may just now give the node its lease: such a line is never ours to remove.
             if row["state"] not in ("accepted", "enrolling", "enrolling_failed", "active"):
                 remove.append(row["name"])
             continue
-        item = recorded(registry, row["name"], HARDWARE_CHECK)
-        if item is None:
-            unknown.append(row["name"])
-            continue
-        seen = item["detail"]
+        if not seen:
+            item = recorded(registry, row["name"], HARDWARE_CHECK)
+            if item is None:
+                unknown.append(row["name"])
+                continue
+            seen = item["detail"]
         line, gres = node_lines(
             row["name"],
             row["provision_ip"] or row["ansible_host"] or row["name"],

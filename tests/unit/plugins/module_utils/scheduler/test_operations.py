@@ -440,6 +440,17 @@ def test_entries_follow_the_lease(registry):
     )
 
 
+def test_planned_hardware_gives_the_lines_that_the_run_will_give(registry):
+    passed(registry, "deploy", "software", "burn_in")
+    planned = operations.node_entries(registry, planned={"gpu01": HARDWARE})
+    assert [entry["name"] for entry in planned[0]] == ["gpu01"]
+    registry.acquire_lease("gpu01", "slurm", "test")
+    registry.record_evidence(
+        "gpu01", None, [{"check": "slurm_hardware", "outcome": "pass", "detail": HARDWARE}], "test"
+    )
+    assert operations.node_entries(registry) == planned
+
+
 def test_a_retired_node_leaves_slurm_conf_unless_another_has_its_name(active):
     active.record_evidence("gpu01", None, [{"check": "slurm_hardware", "outcome": "pass", "detail": HARDWARE}], "test")
     assert [entry["name"] for entry in operations.node_entries(active)[0]] == ["gpu01"]
