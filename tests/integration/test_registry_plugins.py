@@ -593,6 +593,26 @@ def test_enroll_in_check_mode_foretells_the_lines_of_slurm_conf(registry, contro
     assert "LINES  END" in controller.run(plays)[0], "the run reads the registry alone"
 
 
+@pytest.mark.parametrize(
+    ("drained", "reason"),
+    [
+        ({"changed": True}, "no GPU"),
+        ({"error": {"code": "first_job_failed"}, "msg": "again"}, "no GPU"),
+        ({"error": {"code": "slurm_down"}, "msg": "no answer"}, "no GPU; and it could not be drained again: no answer"),
+    ],
+)
+def test_a_failed_enrolment_says_when_the_node_was_not_drained_again(controller, drained, reason):
+    book = yaml.safe_load((ROOT / "playbooks" / "enroll.yml").read_text())
+    [record] = [task for task in book[1]["tasks"][0]["rescue"] if "block" in task]
+    text = record["block"][1]["aicluster.baremetal.node_lifecycle"]["reason"]
+    failure = {"msg": "no GPU", "error": {"code": "first_job_failed"}}
+    told = {"ansible.builtin.debug": {"msg": f"REASON {text} END"}}
+    output, _recap = controller.run(
+        [play("localhost", told, vars={"enroll_failure": failure, "enroll_drained_again": drained})]
+    )
+    assert f"REASON {reason} END" in output
+
+
 def test_the_playbook_finds_a_tampered_audit_row(registry, controller):
     book = (ROOT / "playbooks" / "registry.yml").read_text()
     output, _recap = controller.run(book)

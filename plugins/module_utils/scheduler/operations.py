@@ -304,7 +304,7 @@ def first_job(
             wanted=f"exit status 0{', ' + expect if expect else ''}",
             seen=f"exit status {rc}: {said[:300]}",
             code="first_job_failed",
-            next_step=f"look at slurmd's log on {node} (journalctl -u slurmd) and run the same srun by hand; the node is drained again",
+            next_step=f"look at slurmd's log on {node} (journalctl -u slurmd) and run the same srun by hand; the enroll playbook drains the node again",
         )
     return {"plan": plan, "ran": True, "output": output}
 
