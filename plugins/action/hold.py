@@ -26,15 +26,12 @@ class ActionModule(RegistryAction):
                 plan = Plan([Change(f"hold of {owner}", present and present["reason"], None)])
             else:
                 plan = self.registry.release(name, owner, self.actor)
-        elif self.check_mode:
-            present = self._present(name, owner)
-            keys = ("reason", "exit_condition", "automation")
-            before = {key: present[key] for key in keys} if present else None
-            plan = Plan([Change(f"hold of {owner}", before, {key: params[key] for key in keys})])
         else:
-            plan = self.registry.hold(
-                name, owner, params["reason"], params["exit_condition"], params["automation"], self.actor
-            )
+            text = (params["reason"], params["exit_condition"], params["automation"])
+            if self.check_mode:
+                plan = self.registry.plan_hold(name, owner, *text)
+            else:
+                plan = self.registry.hold(name, owner, *text, self.actor)
         return self.planned(plan, holds=self.registry.holds(name))
 
     def _present(self, name, owner):

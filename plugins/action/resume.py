@@ -35,15 +35,16 @@ class ActionModule(SlurmAction):
             automation=options["automation"],
             check=self.check_mode,
         )
+        blocked = done.pop("blocked")
         result = self.planned(done.pop("plan"), **done)
-        if not done["in_service"] and options["strict"]:
+        if blocked and options["strict"]:
             error = errors.Refused(
                 "the node stays out of work",
                 host=self.node,
                 thing="resume",
-                wanted=f"no drain or hold but that of '{options['owner']}'",
-                seen="; ".join(done["kept_by"]) or done["scheduler"]["state"],
-                next_step="ask whoever is named there; what belonged to this owner was undone (option strict: false accepts this)",
+                wanted=f"no drain or hold but that of '{options['owner']}', and a node that the scheduler gives work",
+                seen="; ".join(done["kept_by"]),
+                next_step="ask whoever is named there, or mend the node; what belonged to this owner was undone (option strict: false accepts this)",
                 code="kept_by_others",
             )
             return {**result, **error.as_result()}

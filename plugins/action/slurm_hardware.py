@@ -27,7 +27,8 @@ class ActionModule(SlurmAction):
             seen["gpu_type"] = self.params["gpu_type"]
         simulated = seen.pop("simulated")
         before = operations.recorded(self.registry, self.node, operations.HARDWARE_CHECK)
-        plan = Plan([Change("hardware", before and before["detail"], seen)])
+        known = before and {**before["detail"], "simulated": before["simulated"]}
+        plan = Plan([Change("hardware", known, {**seen, "simulated": simulated})])
         if plan and not self.check_mode:
             item = {
                 "check": operations.HARDWARE_CHECK,

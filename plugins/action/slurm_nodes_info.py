@@ -7,8 +7,12 @@ from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import Re
 
 
 class ActionModule(RegistryAction):
-    ARGUMENT_SPEC = {"memory_percent": {"type": "int", "default": 97}}
+    ARGUMENT_SPEC = {"memory_percent": {"type": "int", "default": 97}, "planned": {"type": "dict", "default": {}}}
 
     def execute(self):
-        entries, remove, unknown = operations.node_entries(self.registry, memory_percent=self.params["memory_percent"])
+        entries, remove, unknown = operations.node_entries(
+            self.registry,
+            memory_percent=self.params["memory_percent"],
+            planned=self.params["planned"] if self.check_mode else None,
+        )
         return {"changed": False, "nodes": entries, "remove": remove, "without_hardware": unknown}

@@ -11,6 +11,7 @@ author: aicluster contributors (@aicluster)
 description:
   - Places a hold of O(owner) in the registry and drains the node in the scheduler with the reason C(aicluster:<owner>:) and O(reason). Running jobs go on.
   - A drain that somebody else set is never overwritten, so it is not taken over and later undone by mistake. The hold is recorded all the same.
+  - The hold is compared as a whole. Another O(exit_condition) or O(automation) with the same O(reason) is a change too.
   - The registry is told first. Where the scheduler does not answer the task fails, the hold stays, and the next run finishes the work.
 options:
   owner:

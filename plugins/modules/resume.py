@@ -13,7 +13,8 @@ description:
   - A drain of an administrator, of another automation or of the scheduler itself is never undone. While another hold or the maintenance flag is there,
     the node stays drained and the drain's reason is handed over to it.
   - A hold that a person placed is not released by automation.
-  - The node must be in state C(active) or C(enrolling) and have the lease C(slurm).
+  - A drain is undone only in state C(active) or C(enrolling) and with the lease C(slurm). A hold is released in every state.
+  - That the node is back at work is said only when it was seen, see RV(in_service).
 options:
   owner:
     description: Whose drain and hold end.
@@ -24,7 +25,7 @@ options:
     type: bool
     default: true
   scheduler:
-    description: The scheduler of the node. V(none) only tells the registry.
+    description: The scheduler of the node. V(none) only tells and asks the registry.
     type: str
     choices: [slurm, none]
     default: slurm
@@ -33,7 +34,9 @@ options:
     type: bool
     default: false
   strict:
-    description: Whether the task fails when the node stays out of work because of others.
+    description:
+      - Whether the task fails when the node stays out of work because of others, or because the scheduler does not know it or gives it no work.
+      - A node whose place in its life is in no scheduler, such as one in state C(deployed), is no failure; RV(kept_by) says so.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -51,11 +54,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 in_service:
-  description: Whether nothing keeps the node out of work any more.
+  description:
+    - Whether the node takes work. The registry has it in state C(active) or C(enrolling) with the lease of its scheduler, nobody holds it, and the
+      scheduler knows it and shows it in a state that takes work.
+    - With O(scheduler=none) the registry alone decides. In check mode it is what the run would find.
   type: bool
   returned: always
 kept_by:
-  description: Who keeps it out, in words.
+  description: Who or what keeps it out, in words. Empty exactly when RV(in_service) is true.
   type: list
   elements: str
   returned: always

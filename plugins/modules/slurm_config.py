@@ -12,6 +12,7 @@ description:
   - Runs on the host of C(slurmctld). Writes C(slurm.conf) and C(gres.conf) from a head, node lines and partition lines.
   - A changed configuration is first given to a scratch C(slurmctld) in a network namespace of its own. When that does not come up,
     nothing is written and the running controller is not touched. When the real one does not come up, the previous files are put back.
+  - A restart is believed when its command ended with status 0 and the controller that answers was started after it. Else the task fails.
   - Node lines that are present and not given stay, unless they are named in O(remove). Two runs that know different nodes therefore do not
     remove each other's nodes.
   - The controller is restarted only when something other than partitions changed, or when it does not run with the files that are there.
@@ -66,7 +67,7 @@ options:
     default: 60
 attributes:
   check_mode:
-    description: Tries the new configuration in the scratch controller and writes nothing.
+    description: Tries the new configuration in the scratch controller and writes nothing, no directory and no lock either.
     support: full
   diff_mode:
     description: Shows both files before and after.
@@ -87,7 +88,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 done:
-  description: What was done with the controller, V(restarted), V(reconfigured), V(validated) in check mode, or none.
+  description: >-
+    What was done with the controller, V(restarted), V(reconfigured), V(validated) in check mode when the new configuration was tried, or
+    V(none).
   type: str
   returned: success
 summary:

@@ -10,6 +10,7 @@ version_added: "0.1.0"
 author: aicluster contributors (@aicluster)
 description:
   - A node belongs to Slurm as long as it has the lease V(slurm), also while it is drained or failed. Its line comes from the hardware on record.
+  - A retired node belongs to nobody; its name is in RV(remove) unless another node carries it now.
 options:
   memory_percent:
     description:
@@ -17,6 +18,12 @@ options:
       - The same server reports a little more or less after each change of firmware or kernel, and Slurm drains a node that reports less.
     type: int
     default: 97
+  planned:
+    description:
+      - Name and C(hardware) (see M(aicluster.baremetal.slurm_hardware)) of nodes that a run would have leased to Slurm and put on record by now.
+      - Looked at in check mode only, so that it foretells the lines that the run would write.
+    type: dict
+    default: {}
   registry:
     description:
       - URL of the registry.

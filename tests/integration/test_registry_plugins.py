@@ -499,7 +499,17 @@ def test_check_mode_and_diff_of_node_and_hold(registry, controller):
 def test_what_is_refused_is_refused_in_check_mode_too(registry, controller):
     registry.transition("gpu02", "available", "retired", ME, consent="S2")
     node, info = "aicluster.baremetal.node", "aicluster.baremetal.node_info"
+    hold, drain = "aicluster.baremetal.hold", "aicluster.baremetal.drain"
+    words = {"reason": "fan", "exit_condition": "fan replaced"}
     refused = [
+        ({hold: {"name": "S2", **words}}, "there is nothing to hold"),
+        ({hold: {"name": "gpu01", **words, "reason": " "}}, "a hold needs its reason"),
+        ({hold: {"name": "gpu01", **words, "exit_condition": " "}}, "a hold needs its exit condition"),
+        (
+            {drain: {"name": "gpu02", "owner": "alice", "reason": "fan", "scheduler": "none"}},
+            "there is nothing to hold",
+        ),
+        ({drain: {"name": "gpu01", "owner": "alice", "reason": " ", "scheduler": "none"}}, "a hold needs its reason"),
         ({node: {"serial": "S1", "host_key": "garbage"}}, "this is no SSH public key"),
         ({node: {"serial": "S9", "name": "gpu09", "host_key": "garbage"}}, "this is no SSH public key"),
         ({node: {"serial": "S1", "rack": "r5", "provision_ip": "10.0.0.300"}}, "seen: 10.0.0.300; next: correct"),
@@ -672,6 +682,113 @@ def test_a_list_of_nodes_that_cannot_be_meant_is_refused_before_anything_is_writ
     assert registry.verify_audit()["rows"] == rows
     output, recap = controller.run([play("localhost", bulk())])
     assert recap["localhost"][1] == 0
+
+
+def test_resume_fails_where_it_was_not_seen_that_the_node_takes_work(registry, controller):
+    for stage in ("deploy", "software", "burn_in", "enroll"):
+        begun = registry.begin("gpu01", stage, actor=ME)
+        registry.finish("gpu01", begun.attempt, begun.fencing, "pass", ME)
+    registry.acquire_lease("gpu01", "slurm", ME)
+    tools = controller.path / "tools"
+    tools.mkdir()
+    for name, text in (("scontrol", 'cat "$(dirname "$0")/says"'), ("squeue", "true")):
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+
+    def resume(name, scheduler, *arguments, rc=0):
+        task = {"name": name, "owner": "alice", "automation": False, "scheduler": scheduler}
+        task.update({"slurm_controller": "localhost"} if scheduler == "slurm" else {})
+        environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        asked = {"aicluster.baremetal.resume": task, "environment": environment, "register": "found"}
+        shown = {"ansible.builtin.debug": {"msg": "SAID {{ found.in_service }} {{ found.kept_by | join('; ') }} END"}}
+        return " ".join(controller.run([play("localhost", asked, shown)], *arguments, rc=rc)[0].split())
+
+    registry.hold("gpu03", "alice", "fan", "fan replaced", False, ME)
+    assert "SAID False state available, in which a node takes no work END" in resume("gpu03", "none", "--check")
+    assert "SAID False state available, in which a node takes no work END" in resume("gpu03", "none")
+    assert not registry.holds("gpu03")
+    says = tools / "says"
+    says.write_text("NodeName=gpu01 CPUTot=2\n   State=IDLE\n")
+    assert "SAID True END" in resume("gpu01", "slurm")
+    for state, seen in (("DOWN*", "state DOWN+NOT_RESPONDING"), ("IDLE+MAINTENANCE", "state IDLE+MAINTENANCE")):
+        says.write_text(f"NodeName=gpu01 CPUTot=2\n   State={state}\n")
+        for arguments in (["--check"], []):
+            output = resume("gpu01", "slurm", *arguments, rc=2)
+            assert "the node stays out of work" in output and f"scheduler: {seen}" in output
+
+
+def test_hardware_that_is_simulated_by_now_or_no_more_is_recorded_anew(registry, controller):
+    tools = controller.path / "tools"
+    tools.mkdir()
+    (tools / "slurmd").write_text(
+        "#!/bin/sh\necho NodeName=gpu01 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=900\n"
+    )
+    (tools / "slurmd").chmod(0o755)
+    task = {"aicluster.baremetal.slurm_hardware": {}, "environment": {"PATH": f"{tools}:{os.environ['PATH']}"}}
+    plays = [play("gpu01", task)]
+
+    def changed():
+        return controller.run(plays, "-e", "ansible_connection=local")[1]["gpu01"][1]
+
+    assert (changed(), changed()) == (1, 0)
+    [item] = registry.evidence("gpu01")
+    registry.record_evidence(
+        "gpu01", None, [{"check": "slurm_hardware", "outcome": "pass", "simulated": True, "detail": item["detail"]}], ME
+    )
+    assert (changed(), changed()) == (1, 0) and not registry.evidence("gpu01")[0]["simulated"]
+
+
+def test_enroll_in_check_mode_foretells_the_lines_of_slurm_conf(registry, controller):
+    tasks = yaml.safe_load((ROOT / "playbooks" / "tasks" / "enroll_node.yml").read_text())
+    [lines] = [task for task in tasks if "aicluster.baremetal.slurm_nodes_info" in task]
+    hardware = {
+        "cpus": 2,
+        "boards": 1,
+        "sockets": 1,
+        "cores": 2,
+        "threads": 1,
+        "real_memory_mib": 900,
+        "gpus": 8,
+        "gpu_type": "h100",
+    }
+    seen = {
+        "ansible.builtin.set_fact": {"enroll_hardware": {"hardware": hardware}},
+        "when": "inventory_hostname != 'gpu03'",
+    }
+    shown = {"ansible.builtin.debug": {"msg": "LINES {{ enroll_lines.nodes | map(attribute='name') | join(' ') }} END"}}
+    plays = [play("gpu01,gpu02,gpu03", seen, lines, shown)]
+    assert "LINES gpu01 gpu02 END" in controller.run(plays, "--check")[0]
+    assert "LINES  END" in controller.run(plays)[0], "the run reads the registry alone"
+
+
+@pytest.mark.parametrize(
+    ("drained", "reason"),
+    [
+        ({"changed": True}, "no GPU"),
+        ({"error": {"code": "first_job_failed"}, "msg": "again"}, "no GPU"),
+        ({"error": {"code": "slurm_down"}, "msg": "no answer"}, "no GPU; and it could not be drained again: no answer"),
+    ],
+)
+def test_a_failed_enrolment_says_when_the_node_was_not_drained_again(controller, drained, reason):
+    book = yaml.safe_load((ROOT / "playbooks" / "enroll.yml").read_text())
+    [record] = [task for task in book[1]["tasks"][0]["rescue"] if "block" in task]
+    text = record["block"][1]["aicluster.baremetal.node_lifecycle"]["reason"]
+    failure = {"msg": "no GPU", "error": {"code": "first_job_failed"}}
+    told = {"ansible.builtin.debug": {"msg": f"REASON {text} END"}}
+    output, _recap = controller.run(
+        [
+            play(
+                "localhost",
+                told,
+                vars={
+                    "stage_failure": {"reason": "no GPU"},
+                    "enroll_failure": failure,
+                    "enroll_drained_again": drained,
+                },
+            )
+        ]
+    )
+    assert f"REASON {reason} END" in output
 
 
 def test_the_playbook_finds_a_tampered_audit_row(registry, controller):

@@ -123,23 +123,10 @@ class Records:
 
     def hold(self, node, owner, reason, exit_condition, automation=False, actor=""):
         """Place a hold, or change the text of this owner's hold; returns a Plan. One hold an owner; every owner releases only its own."""
-        wanted = {
-            "reason": str(reason or "").strip(),
-            "exit_condition": str(exit_condition or "").strip(),
-            "automation": bool(automation),
-        }
-        for key in ("reason", "exit_condition"):
-            if not wanted[key]:
-                raise errors.InvalidInput(f"a hold needs its {key.replace('_', ' ')}", host=str(node), thing="hold")
-        if not str(owner or "").strip():
-            raise errors.InvalidInput("a hold needs an owner", host=str(node), thing="hold")
+        wanted = self._clean_hold(node, owner, reason, exit_condition, automation)
 
         def work(connection):
-            row = nodes.find(connection, node, lock=True)
-            nodes.refuse_retired(row, "there is nothing to hold")
-            present = self._open_hold(connection, row["serial"], owner)
-            before = {key: present[key] for key in wanted} if present else None
-            plan = Plan([Change(f"hold of {owner}", before, wanted)])
+            plan, row, present = self._plan_hold(connection, node, owner, wanted, True)
             if plan.changed:
                 now = self._db.now(connection)
                 if present:
@@ -155,6 +142,34 @@ class Records:
             return plan
 
         return self._db.write(work)
+
+    def plan_hold(self, node, owner, reason, exit_condition, automation=False):
+        """What hold would change, as a Plan; writes nothing and refuses what hold refuses."""
+        wanted = self._clean_hold(node, owner, reason, exit_condition, automation)
+        with self._db.read() as connection:
+            return self._plan_hold(connection, node, owner, wanted, False)[0]
+
+    @staticmethod
+    def _clean_hold(node, owner, reason, exit_condition, automation):
+        wanted = {
+            "reason": str(reason or "").strip(),
+            "exit_condition": str(exit_condition or "").strip(),
+            "automation": bool(automation),
+        }
+        for key in ("reason", "exit_condition"):
+            if not wanted[key]:
+                raise errors.InvalidInput(f"a hold needs its {key.replace('_', ' ')}", host=str(node), thing="hold")
+        if not str(owner or "").strip():
+            raise errors.InvalidInput("a hold needs an owner", host=str(node), thing="hold")
+        return wanted
+
+    def _plan_hold(self, connection, node, owner, wanted, lock):
+        """(Plan, the node's row, this owner's open hold or None)."""
+        row = nodes.find(connection, node, lock=lock)
+        nodes.refuse_retired(row, "there is nothing to hold")
+        present = self._open_hold(connection, row["serial"], owner)
+        before = {key: present[key] for key in wanted} if present else None
+        return Plan([Change(f"hold of {owner}", before, wanted)]), row, present
 
     def release(self, node, owner, actor=""):
         """End this owner's hold; returns a Plan, unchanged when there is none. Holds of other owners stay."""

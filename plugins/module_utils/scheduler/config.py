@@ -3,6 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import hashlib
@@ -18,7 +19,7 @@ import tempfile
 import time
 
 from ..core.deadline import Deadline
-from ..core.errors import BaremetalError, InvalidInput, Refused
+from ..core.errors import BaremetalError, InvalidInput, NotFound, Refused
 from ..core.plan import Change, Plan
 
 NODES_MARK = "# nodes (written by aicluster.baremetal from the registry)"
@@ -190,6 +191,10 @@ def _complaints(text, limit=6):
     return "; ".join(re.sub(r"^\[[^\]]*\]\s*", "", line) for line in lines[-limit:]) or text.strip()[-300:]
 
 
+def _tail(text, limit=300):
+    return text.strip()[-limit:] or "nothing"
+
+
 class Controller:
     """The configuration of the slurmctld on this machine."""
 
@@ -284,11 +289,30 @@ class Controller:
             raise InvalidInput(
                 "not a further Slurm file", thing="files", wanted="names such as cgroup.conf", seen=", ".join(odd)
             )
-        self.dir.mkdir(parents=True, exist_ok=True)
-        with open(self.dir / ".aicluster-lock", "w", encoding="ascii") as lock:
-            limit = Deadline(
-                120, f"the lock {self.dir}/.aicluster-lock", next_step="another run configures Slurm; wait for it"
-            )
+        with self._locked(check):
+            observed = self.observe(tuple(more or ()))
+            wanted = {**self.wanted(observed, head, partitions, nodes, gres, remove), **(more or {})}
+            plan = self.plan(observed, wanted)
+            if not plan:
+                return plan, None
+            changed_files = any(observed["files"][name] != text for name, text in wanted.items())
+            tried = changed_files and self.validate(wanted)
+            if check:
+                return plan, "validated" if tried else None
+            return plan, self._apply(observed, wanted)
+
+    @contextlib.contextmanager
+    def _locked(self, check):
+        """Hold the lock of this configuration. Check mode makes nothing: where no run has left a lock there is nobody to wait for."""
+        path = self.dir / ".aicluster-lock"
+        if check:
+            if not path.exists():
+                yield
+                return
+        else:
+            self.dir.mkdir(parents=True, exist_ok=True)
+        with open(path, "r" if check else "w", encoding="ascii") as lock:
+            limit = Deadline(120, f"the lock {path}", next_step="another run configures Slurm; wait for it")
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -296,20 +320,13 @@ class Controller:
                 except BlockingIOError:
                     limit.check("held by another process")
                     time.sleep(0.2)
-            observed = self.observe(tuple(more or ()))
-            wanted = {**self.wanted(observed, head, partitions, nodes, gres, remove), **(more or {})}
-            plan = self.plan(observed, wanted)
-            if not plan:
-                return plan, None
-            changed_files = any(observed["files"][name] != text for name, text in wanted.items())
-            if changed_files:
-                self.validate(wanted)
-            if check:
-                return plan, "validated" if changed_files else None
-            return plan, self._apply(observed, wanted)
+            yield
 
     def validate(self, files):
-        """Start a slurmctld on these files, alone in a network namespace with scratch state; Refused with its own words when it does not come up."""
+        """Start a slurmctld on these files, alone in a network namespace with scratch state; Refused with its own words when it does not come up.
+
+        Returns whether it was tried: with a warning it was not, where no namespace could be made.
+        """
         with tempfile.TemporaryDirectory(prefix="aicluster-slurm-check-") as name:
             directory = pathlib.Path(name)
             (directory / "state").mkdir()
@@ -323,13 +340,23 @@ class Controller:
             environment = {**self.environment, "SLURM_CONF": str(directory / "slurm.conf")}
             names = sorted(split(files["slurm.conf"])[0])
             with open(directory / "out", "w+", encoding="utf-8") as out:
-                daemon = _start_isolated(
-                    ["slurmctld", "-D", "-i", "-f", str(directory / "slurm.conf")],
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                )
+                try:
+                    daemon = _start_isolated(
+                        ["slurmctld", "-D", "-i", "-f", str(directory / "slurm.conf")],
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=out,
+                        stderr=subprocess.STDOUT,
+                    )
+                except FileNotFoundError as error:
+                    raise NotFound(
+                        "slurmctld is not installed here",
+                        thing="slurmctld",
+                        wanted="the program, to try the new configuration",
+                        seen="no such program in " + environment["PATH"],
+                        next_step="install it (role slurm_controller), or name the right host",
+                        code="slurmctld_missing",
+                    ) from error
                 try:
                     problem = self._watch(daemon, environment, names)
                 finally:
@@ -337,10 +364,9 @@ class Controller:
                     daemon.wait()
             said = _complaints((directory / "out").read_text(errors="replace"))
         if daemon.returncode == _NOT_ISOLATED:
-            self.warn(
-                "the configuration could not be tried: no network namespace could be made here; it was put in place untried"
-            )
-        elif problem:
+            self.warn("the configuration could not be tried: no network namespace could be made here, so it is untried")
+            return False
+        if problem:
             raise Refused(
                 f"slurmctld does not accept the new configuration: {problem}",
                 thing="slurm.conf",
@@ -349,6 +375,7 @@ class Controller:
                 next_step="correct the options named there; the running configuration was not touched",
                 code="slurm_config_invalid",
             )
+        return True
 
     def _watch(self, daemon, environment, names):
         """None when the scratch slurmctld answers and knows every node; else what is wrong."""
@@ -391,15 +418,61 @@ class Controller:
                 self._write(name, text)
         try:
             done = self._load(observed, wanted)
-        except BaremetalError:
-            if any(observed["files"][name] not in (None, text) for name, text in wanted.items()):
-                for name, text in observed["files"].items():
-                    if text is not None:
-                        self._write(name, text)
-                self._command(self.restart_command, self.start_seconds)
+        except BaremetalError as error:
+            error.next_step = "; ".join(filter(None, (error.next_step, self._put_back(observed, wanted))))
             raise
         self._write(self.stamp.name, self.digest(wanted) + "\n")
         return done
+
+    def _put_back(self, observed, wanted):
+        """Bring back the files that were there before and the daemon with them; returns what came of it, in words."""
+        changed = {name: observed["files"][name] for name, text in wanted.items() if observed["files"][name] != text}
+        if not changed:
+            return "no file had changed"
+        if observed["files"]["slurm.conf"] is None:
+            return "there was no configuration before, so the new files stay"
+        for name, text in changed.items():
+            if text is None:
+                (self.dir / name).unlink(missing_ok=True)
+            else:
+                self._write(name, text)
+        rc, said = self._command(self.restart_command, self.start_seconds)
+        if rc != 0:
+            return f"the previous files were put back, and the restart with them ended with status {rc}: {_tail(said)}"
+        return "the previous configuration was put back"
+
+    def _started(self):
+        """When the slurmctld that answers was started, in its own words; None when it does not say."""
+        match = re.search(r"(?m)^BOOT_TIME\s*=\s*(\S+)", self._command(["scontrol", "show", "config"], 10)[1])
+        return match and match.group(1)
+
+    def _restart(self, was_up):
+        """Restart the daemon; Refused when the command fails, and while the old daemon is the one that answers nothing counts as restarted."""
+        before = self._started() if was_up else None
+        if before:
+            time.sleep(1.1)  # the time has whole seconds: two daemons must not have been started in the same one
+        rc, said = self._command(self.restart_command, self.start_seconds)
+        if rc != 0:
+            raise Refused(
+                f"the restart ended with status {rc}",
+                thing=" ".join(self.restart_command)[:100],
+                wanted="exit status 0",
+                seen=_tail(said),
+                next_step="journalctl -u slurmctld",
+                code="slurm_restart_failed",
+            )
+        limit = Deadline(
+            self.start_seconds, "slurmctld up with the new configuration", next_step="journalctl -u slurmctld"
+        )
+
+        def probe():
+            if not self.up():
+                return False, said.strip() or "no answer to scontrol ping"
+            started = self._started() if before else None
+            return before is None or started not in (None, before), f"the daemon that answers was started at {started}"
+
+        limit.wait(probe, 0.2)
+        return limit
 
     def _load(self, observed, wanted):
         """Make the daemon use the files. Running jobs survive a restart; a reconfigure with a new node ends slurmctld 22.05 (seen here)."""
@@ -417,20 +490,18 @@ class Controller:
             raise Refused(
                 "scontrol reconfigure failed", thing="slurmctld", seen=_complaints(said), code="slurm_config_invalid"
             )
-        rc, said = self._command(self.restart_command, self.start_seconds)
-        limit = Deadline(
-            self.start_seconds,
-            "slurmctld up with the new configuration",
-            next_step="journalctl -u slurmctld; the previous configuration was put back",
-        )
-        limit.wait(lambda: (self.up(), said.strip() or "no answer to scontrol ping"), 0.2)
+        limit = self._restart(observed["up"])
         if split(observed["files"]["slurm.conf"] or "")[0]:
             # Configless slurmds keep the old files until they are told; a node that is down meanwhile fetches them when it starts.
-            self._command(["scontrol", "reconfigure"], 30)
+            limit.wait(self._told, 1.0)
             limit.wait(lambda: (self.up(), "no answer after reconfigure"), 0.2)
         names = sorted(split(wanted["slurm.conf"])[0])
         limit.wait(lambda: (self._unknown(["scontrol"], names) is None, self._unknown(["scontrol"], names)), 0.5)
         return "restarted"
+
+    def _told(self):
+        rc, said = self._command(["scontrol", "reconfigure"], 30)
+        return rc == 0, f"scontrol reconfigure ended with status {rc}: {_tail(said)}"
 
     @staticmethod
     def _same_but_partitions(old, new):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 
 from ..core.deadline import Deadline
-from ..core.errors import NotFound, Refused
+from ..core.errors import DeadlineExceeded, NotFound, Refused
 from ..core.outcome import FAIL, NOT_APPLICABLE, PASS, gates, set_aside
 from ..core.plan import Change, Plan
 from .config import node_lines
-from .port import check_owner, drained_by
+from .port import check_owner, drained_by, why_no_work
 
 IN_SCHEDULER_STATES = ("active", "enrolling")  # lifecycle states whose nodes may take work
 
@@ -57,13 +57,12 @@ def drain(
     changes, notes = [], []
     if record:
         own = _hold_of(registry.holds(node), owner)
-        wanted = {"reason": reason, "exit_condition": exit_condition or f"resume by {owner}", "automation": automation}
         if own and not own["automation"] and automation:
             notes.append(f"the hold '{owner}' was placed by a person and stays as it is")
-        elif own is None or any(own[key] != value for key, value in wanted.items()):
-            changes.append(Change(f"hold {owner}", own and own["reason"], reason))
-            if not check:
-                registry.hold(node, owner, reason, wanted["exit_condition"], automation, actor)
+        else:
+            text = (reason, (exit_condition or "").strip() or f"resume by {owner}", automation)
+            held = registry.plan_hold(node, owner, *text) if check else registry.hold(node, owner, *text, actor)
+            changes += held.changes
     view = _view(scheduler, node)
     if view["present"]:
         changes += scheduler.drain(node, reason, owner, check=check).changes
@@ -86,11 +85,36 @@ def _reasons_to_stay(row, holds, owner):
     return found
 
 
+def _outside(row, lease, scheduler):
+    """Why the registry has the node in no scheduler, as a list of words; empty for a node that is in one."""
+    if row["state"] not in IN_SCHEDULER_STATES:
+        return [f"state {row['state']}, in which a node takes no work"]
+    # Where no scheduler is asked, any scheduler's lease will do.
+    fits = row["lease"] == lease if scheduler else row["lease"] not in (None, "maintenance")
+    return [] if fits else [f"lease {row['lease'] or 'none'}, not {lease if scheduler else 'that of a scheduler'}"]
+
+
+def _settle(scheduler, node):
+    """Give a node that was just resumed a moment: right after the write Slurm may still show it as DOWN or not responding."""
+    limit = Deadline(scheduler.verify_seconds, f"{node} takes work", host=node)
+
+    def probe():
+        reason = why_no_work(scheduler.observe(node))
+        return not reason, reason
+
+    try:
+        limit.wait(probe, scheduler.interval)
+    except DeadlineExceeded:
+        pass  # the caller looks again and says why
+
+
 def resume(registry, scheduler, node, owner, actor, *, automation=True, lease="slurm", check=False):
-    """Undo the drain and the hold of `owner`; returns {plan, scheduler, in_service, kept_by, notes}.
+    """Undo the drain and the hold of `owner`; returns {plan, scheduler, in_service, kept_by, blocked, notes}.
 
     Nobody else's hold or drain is touched: while there is one the node stays drained (the drain's reason is handed over to the one who still wants it)
     and `kept_by` says who. A person's hold is never released by automation.
+    in_service: nothing is in `kept_by`, the registry has the node in a scheduler, and the scheduler shows it as one that takes work. blocked: something
+    other than the node's place in the lifecycle keeps it out. Without a scheduler only the registry is asked.
     """
     check_owner(owner)
     row, holds = registry.node(node), registry.holds(node)
@@ -130,7 +154,7 @@ def resume(registry, scheduler, node, owner, actor, *, automation=True, lease="s
             )
     changes, notes = [], []
     if own:
-        changes.append(Change(f"hold {owner}", own["reason"], None))
+        changes.append(Change(f"hold of {owner}", own["reason"], None))
         if not check:
             registry.release(node, owner, actor)
     if ours and others:
@@ -144,16 +168,29 @@ def resume(registry, scheduler, node, owner, actor, *, automation=True, lease="s
             if late:
                 scheduler.drain(node, late[0][1], owner_word(late[0][0]))
                 others = late
+            else:
+                _settle(scheduler, node)
     if not check and changes:
-        view = _view(scheduler, node)
+        row, view = registry.node(node), _view(scheduler, node)
+    after = view
+    if check and ours:
+        # What the run would find: a resume ends a drain and the DOWN below it, and nothing else; a drain that is handed over is its heir's.
+        after = {**view, "drained": bool(others), "drain_owner": owner_word(others[0][0]) if others else None}
+        if not others:
+            after.update(base="IDLE" if view["base"] == "DOWN" else view["base"], reason="")
     kept = [f"hold of {name} ({text})" for name, text in others]
-    if view["drained"] and view["drain_owner"] not in (owner, None) and not others:
-        kept.append(f"drained by {drained_by(view)}")
+    if after["drained"] and after["drain_owner"] not in [owner_word(name) for name, _text in others]:
+        kept.append(f"drained by {drained_by(after)}")
+    outside = _outside(row, lease, scheduler)
+    if scheduler and not after["drained"] and not outside:
+        reason = why_no_work(after)
+        kept += [f"scheduler: {reason}"] if reason else []
     return {
         "plan": Plan(changes),
         "scheduler": view,
-        "in_service": not kept and (check or not view["drained"]),
-        "kept_by": kept,
+        "in_service": not kept and not outside,
+        "kept_by": kept + outside,
+        "blocked": bool(kept),
         "notes": notes,
     }
 
@@ -315,28 +352,35 @@ def first_job(
             wanted=f"exit status 0{', ' + expect if expect else ''}",
             seen=f"exit status {rc}: {said[:300]}",
             code="first_job_failed",
-            next_step=f"look at slurmd's log on {node} (journalctl -u slurmd) and run the same srun by hand; the node is drained again",
+            next_step=f"look at slurmd's log on {node} (journalctl -u slurmd) and run the same srun by hand; the enroll playbook drains the node again",
         )
     return {"plan": plan, "ran": True, "output": output}
 
 
-def node_entries(registry, names=None, *, lease="slurm", memory_percent=97):
+def node_entries(registry, *, lease="slurm", memory_percent=97, planned=None):
     """What the registry says should stand in slurm.conf: ([{name, line, gres}], [names that must not be there], [names without hardware on record]).
 
     A node belongs to Slurm as long as it has Slurm's lease, also while it is drained, failed or under repair: taking the line away would end its jobs.
+    `planned`: {name: hardware} of nodes that a run would have given the lease by now and put on record; for check mode, which does neither.
     """
-    entries, remove, unknown = [], [], []
-    for row in registry.nodes(names=names):
-        if row["lease"] != lease:
+    entries, unknown, planned = [], [], planned or {}
+    living = registry.nodes()
+    # A retired node may have left its name to the server that took its place.
+    gone = {row["name"] for row in registry.nodes(state="retired", only=("state",))}
+    remove = sorted(gone - {row["name"] for row in living})
+    for row in living:
+        seen = planned.get(row["name"])
+        if row["lease"] != lease and not seen:
             # Between acceptance and enrolment another controller may just now give the node its lease: such a line is never ours to remove.
             if row["state"] not in ("accepted", "enrolling", "enrolling_failed", "active"):
                 remove.append(row["name"])
             continue
-        item = recorded(registry, row["name"], HARDWARE_CHECK)
-        if item is None:
-            unknown.append(row["name"])
-            continue
-        seen = item["detail"]
+        if not seen:
+            item = recorded(registry, row["name"], HARDWARE_CHECK)
+            if item is None:
+                unknown.append(row["name"])
+                continue
+            seen = item["detail"]
         line, gres = node_lines(
             row["name"],
             row["provision_ip"] or row["ansible_host"] or row["name"],

@@ -49,6 +49,24 @@ def drained_by(view):
     return f"{who}, outside of this collection ({view['reason'] or 'no reason given'})"
 
 
+# Base states in which a scheduler gives a node work, and flags with which it gives none all the same. A drain is looked at apart, by its owner.
+WORKING_BASES = ("IDLE", "ALLOCATED", "MIXED")
+_NO_WORK_FLAGS = ("FAIL", "INVALID_REG", "MAINTENANCE", "NOT_RESPONDING", "POWERING_DOWN", "REBOOT_ISSUED")
+
+
+def why_no_work(view):
+    """Why the node that `view` shows would get no work, in words; "" for one that gets it. Pure."""
+    if not view["present"]:
+        return "it does not know this node"
+    reason = f" ({view['reason']})" if view["reason"] else ""
+    if view["drained"]:
+        return f"drained by {drained_by(view)}"
+    flags = [flag for flag in view["flags"] if flag in _NO_WORK_FLAGS]
+    if view["base"] not in WORKING_BASES or flags:
+        return f"state {'+'.join([view['base'], *flags])}{reason}"
+    return ""
+
+
 def plan_drain(view, node, reason, owner, replaces=None):
     """What to change so that `node` is drained. Pure.
 
@@ -100,8 +118,9 @@ class SchedulerPort:
         self.before_write, self.verify_seconds, self.interval = before_write, verify_seconds, interval
 
     def observe(self, node):
-        """{present, state, drained, drain_owner, reason, jobs, ...} of one node.
+        """{present, state, base, flags, drained, drain_owner, reason, jobs, ...} of one node.
 
+        `base` and `flags` are words as Slurm has them (see WORKING_BASES); `state` is both in one.
         `drain_owner` is None (not drained), the owner word of a drain of ours, or "user:<name>" for anybody else's;
         `jobs` is a list of {id, name, user, state} that use the node.
         """
@@ -115,11 +134,14 @@ class SchedulerPort:
 
     def drain(self, node, reason, owner, check=False, replaces=None):
         """Drain `node`; returns the Plan, after the drain was read back. Running jobs go on."""
-        plan = plan_drain(self.observe(node), node, reason, owner, replaces)
+        before = self.observe(node)
+        plan = plan_drain(before, node, reason, owner, replaces)
         if plan and not check:
             self._guard()
             self._write_drain(node, drain_reason(owner, reason))
-            self._verify(node, "drained", lambda view: view["drained"])
+            # Where only the reason was written, the drain itself proves nothing. Another reason than ours is that of somebody who came right after us.
+            told = before["reason"] if before["drained"] else None
+            self._verify(node, "drained", lambda view: view["drained"] and view["reason"] != told)
         return plan
 
     def resume(self, node, owner, check=False):

@@ -13,7 +13,8 @@ __all__ = ["SlurmPort", "check_owner", "drain_reason", "plan_drain", "plan_resum
 # scontrol retries a dead controller for 9 s and a missing slurm.conf for 60 s by itself; one limit covers both.
 _COMMAND_SECONDS = 25
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_ABSENT = ("not found", "Invalid node name")
+# Slurm says "not found" of plugins, files and commands too.
+_ABSENT = re.compile(r"\bNode \S+ not found|Invalid node name")
 _DOWN = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes were transmitted")
 _NO_CONFIG = ("cannot stat file", "Unable to process configuration file", "Could not establish a configuration source")
 _AUTH = ("Protocol authentication error", "Munge", "munge", "authentication")
@@ -21,6 +22,7 @@ _DENIED = ("Access/permission denied", "Invalid user id", "Operation not permitt
 _ABSENT_VIEW = {
     "present": False,
     "state": "ABSENT",
+    "base": "ABSENT",
     "drained": False,
     "drain_owner": None,
     "reason": "",
@@ -56,7 +58,7 @@ class SlurmPort(SchedulerPort):
                 next_step="install slurm-client there, or name the right host (option slurm_controller)",
                 **common,
             )
-        if any(word in text for word in _ABSENT):
+        if _ABSENT.search(text):
             raise NotFound("Slurm does not know this node", next_step="enrol it first", **common)
         if any(word in text for word in _NO_CONFIG):
             raise Unreachable(
@@ -95,7 +97,17 @@ class SlurmPort(SchedulerPort):
 
     def reachable(self):
         """Run nothing much on the controller's host; the runner raises Unreachable when it cannot."""
-        self._run(["true"])
+        rc, out, err = self._run(["true"])
+        if rc != 0:
+            said = (err.strip() or out.strip() or f"exit status {rc}").splitlines()[-1][:300]
+            raise Unreachable(
+                "no command runs on the Slurm controller",
+                thing=self.where,
+                wanted="exit status 0 of the command true",
+                seen=said,
+                code="host_unreachable",
+                next_step=f"mend the login or the become of {self.where} (`ansible -m ansible.builtin.ping {self.where}`), then run this again",
+            )
 
     def ping(self):
         """True when the (primary or a backup) controller says UP; Unreachable otherwise."""

@@ -10,7 +10,22 @@ import yaml
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import COMMON_ARGUMENTS
 
 PREFIX = "ansible_collections.aicluster.baremetal.plugins"
-NAMES = ("fleet", "firmware_rollout", "node", "node_info", "node_lifecycle", "evidence", "hold", "registry")
+NAMES = (
+    "fleet",
+    "firmware_rollout",
+    "node",
+    "node_info",
+    "node_lifecycle",
+    "evidence",
+    "hold",
+    "registry",
+    "drain",
+    "resume",
+    "slurm_hardware",
+    "slurm_info",
+    "slurm_job",
+    "slurm_nodes_info",
+)
 
 
 def options_of(name):

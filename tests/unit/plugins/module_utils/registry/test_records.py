@@ -109,6 +109,21 @@ def test_a_hold_needs_all_its_words(registry, available, missing):
     words = {"owner": "alice", "reason": "fan", "exit_condition": "fan replaced", missing: " "}
     with pytest.raises(errors.InvalidInput):
         registry.hold("gpu01", automation=False, actor=ME, **words)
+    with pytest.raises(errors.InvalidInput):
+        registry.plan_hold("gpu01", automation=False, **words)
+
+
+def test_a_planned_hold_is_the_one_that_is_placed(registry, available):
+    available()
+    rows = registry.verify_audit()["rows"]
+    for words in (("fan", "fan replaced"), (" fan ", "fan replaced\n"), ("fan", "two fans replaced")):
+        planned = registry.plan_hold("gpu01", "alice", *words)
+        assert registry.verify_audit()["rows"] == rows, "nothing is written"
+        assert registry.hold("gpu01", "alice", *words, actor=ME).changes == planned.changes
+        rows = registry.verify_audit()["rows"]
+    registry.transition("gpu01", "available", "retired", ME, "sold")
+    with pytest.raises(errors.Refused, match="nothing to hold"):
+        registry.plan_hold("gpu01", "alice", "fan", "fan replaced")
 
 
 # leases

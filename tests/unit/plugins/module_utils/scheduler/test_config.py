@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import (
     BaremetalError,
     InvalidInput,
+    NotFound,
     Refused,
 )
 from ansible_collections.aicluster.baremetal.plugins.module_utils.scheduler import config
@@ -58,6 +59,99 @@ def test_scratch_shares_nothing_with_the_real_controller():
     for word in ("real(", "/var/spool", "SlurmUser=slurm", "AccountingStorageHost"):
         assert word not in scratch
     assert "SelectType=select/cons_tres" in scratch and "StateSaveLocation=/run/x/state" in scratch
+
+
+class Acted(config.Controller):
+    """A Controller whose commands are answered here: `rc` of the restart, and which daemon answers afterwards."""
+
+    def __init__(self, directory, **options):
+        super().__init__(directory, ["restart", "slurmctld"], start_seconds=0.2, **options)
+        self.rc, self.renews, self.told, self.boots, self.calls, self.tried = 0, True, 0, 1, [], True
+
+    def _command(self, argv, seconds=30, **options):
+        self.calls.append(" ".join(argv))
+        if argv[0] == "restart":
+            self.boots += self.renews
+            return self.rc, "" if self.rc == 0 else "Job for slurmctld.service failed."
+        if argv[1:] == ["show", "config"]:
+            return 0, f"Configuration data\nBOOT_TIME               = 2026-01-01T00:00:{self.boots:02}\nX = 1\n"
+        if argv[1] == "reconfigure":
+            return self.told, "" if self.told == 0 else "slurm_reconfigure error"
+        if "node" in argv:
+            return 0, "\n".join(f"NodeName={name} x" for name in config.split(self._read("slurm.conf") or "")[0])
+        return 0, "Slurmctld(primary) at here is UP"
+
+    def validate(self, files):
+        return self.tried
+
+    def put(self, head, check=False, more=None):
+        return self.ensure(
+            head, "PartitionName=gpu Nodes=ALL", {"gpu01": "NodeName=gpu01 CPUs=2"}, {}, check=check, more=more
+        )
+
+
+@pytest.fixture
+def acted(tmp_path, monkeypatch):
+    monkeypatch.setattr(config.time, "sleep", lambda seconds: None)
+    controller = Acted(tmp_path / "slurm")
+    controller.put("ClusterName=x")
+    return controller
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words"),
+    [
+        ({"rc": 1}, "slurm_restart_failed", "seen: Job for slurmctld.service failed."),
+        ({"renews": False}, "deadline_exceeded", "the daemon that answers was started at 2026-01-01T00:00:02"),
+        ({"told": 1}, "deadline_exceeded", "scontrol reconfigure ended with status 1: slurm_reconfigure error"),
+    ],
+)
+def test_a_restart_that_did_nothing_is_not_taken_for_one(acted, fault, code, words):
+    before = {path.name: path.read_text() for path in acted.dir.iterdir() if not path.name.endswith(".previous")}
+    vars(acted).update(fault)
+    with pytest.raises(BaremetalError) as error:
+        acted.put("ClusterName=y", more={"cgroup.conf": "CgroupPlugin=autodetect"})
+    assert error.value.code == code and words in str(error.value)
+    assert "put back" in error.value.next_step
+    after = {path.name: path.read_text() for path in acted.dir.iterdir() if not path.name.endswith(".previous")}
+    assert after == before, "the files, the stamp, and no file that was not there"
+    vars(acted).update(rc=0, renews=True, told=0)
+    plan, done = acted.put("ClusterName=y")
+    assert plan.changed and done == "restarted" and not acted.put("ClusterName=y")[0].changed
+
+
+def test_the_error_says_when_the_way_back_failed_too_and_when_there_was_none(acted, tmp_path):
+    acted.rc = 5
+    with pytest.raises(Refused) as error:
+        acted.put("ClusterName=y")
+    assert "the restart with them ended with status 5" in error.value.next_step
+    first = Acted(tmp_path / "first")
+    first.rc = 1
+    with pytest.raises(Refused) as error:
+        first.put("ClusterName=x")
+    assert "there was no configuration before" in error.value.next_step and "put back" not in error.value.next_step
+
+
+def test_check_mode_makes_nothing_and_says_whether_it_tried(tmp_path):
+    controller = Acted(tmp_path / "slurm")
+    plan, done = controller.put("ClusterName=x", check=True)
+    assert plan.changed and done == "validated" and not list(tmp_path.iterdir())
+    controller.dir.mkdir()
+    controller.tried = False
+    assert controller.put("ClusterName=x", check=True)[1] is None and not list(controller.dir.iterdir())
+    assert controller.put("ClusterName=x")[1] == "restarted"
+    times = {path.name: path.stat().st_mtime_ns for path in controller.dir.iterdir()}
+    assert controller.put("ClusterName=y", check=True)[0].changed
+    assert {path.name: path.stat().st_mtime_ns for path in controller.dir.iterdir()} == times
+
+
+def test_a_host_without_slurmctld_is_said_in_words(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    controller = config.Controller(tmp_path)
+    controller.environment["PATH"] = str(tmp_path)
+    with pytest.raises(NotFound) as error:
+        controller.validate({"slurm.conf": "ClusterName=x\n"})
+    assert error.value.code == "slurmctld_missing" and error.value.next_step
 
 
 # with a real slurmctld
@@ -221,3 +315,22 @@ def test_real_controller_that_does_not_come_up_gets_its_old_files_back(place):
         place.ensure(["gpu01"], head=head)
     assert (place.dir / "slurm.conf").read_text() == before
     place.slurm.wait("old controller back", place.controller.up, 15)
+
+
+@pytest.mark.root
+def test_real_restart_that_leaves_the_old_daemon(place):
+    place.ensure(["gpu01"])
+    before = (place.dir / "slurm.conf").read_text()
+    stamp = place.controller.stamp.read_text()
+    working = place.controller.restart_command
+    place.controller.start_seconds = 2
+    for command, word in (
+        (["true"], "the daemon that answers was started at"),
+        (["sh", "-c", "echo no; exit 4"], "status 4"),
+    ):
+        place.controller.restart_command = command
+        with pytest.raises(BaremetalError, match=word):
+            place.ensure(["gpu01"], head=place.head + "\nSlurmdTimeout=77")
+        assert (place.dir / "slurm.conf").read_text() == before and place.controller.stamp.read_text() == stamp
+    place.controller.restart_command, place.controller.start_seconds = working, 15
+    assert place.ensure(["gpu01"], head=place.head.replace("SlurmdTimeout=30", "SlurmdTimeout=77"))[1] == "restarted"

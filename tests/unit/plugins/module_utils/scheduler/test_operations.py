@@ -7,6 +7,7 @@ import pytest
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import (
     DeadlineExceeded,
     FencedOut,
+    InvalidInput,
     NotFound,
     Refused,
     Unreachable,
@@ -32,6 +33,7 @@ class Memory(port.SchedulerPort):
             (0, "gpu01\n", ""),
         )
         self.after_resume = None
+        self.base, self.flags = "IDLE", []
 
     def observe(self, node):
         if not self.up:
@@ -40,6 +42,8 @@ class Memory(port.SchedulerPort):
             return {
                 "present": False,
                 "state": "ABSENT",
+                "base": "ABSENT",
+                "flags": [],
                 "drained": False,
                 "drain_owner": None,
                 "reason": "",
@@ -48,7 +52,8 @@ class Memory(port.SchedulerPort):
             }
         owner = port.split_reason(self.reason)[0] if self.reason else None
         return {
-            "present": True, "state": "IDLE", "drained": bool(self.reason), "reason": self.reason or "", "jobs": self.jobs, "busy": bool(self.jobs),
+            "present": True, "state": self.base, "base": self.base, "flags": self.flags,
+            "drained": bool(self.reason), "reason": self.reason or "", "jobs": self.jobs, "busy": bool(self.jobs),
             "drain_owner": (owner or "user:root") if self.reason else None,
         }  # fmt: skip
 
@@ -59,6 +64,8 @@ class Memory(port.SchedulerPort):
     def _write_resume(self, node):
         self.writes.append(("resume",))
         self.reason = None
+        if self.base == "DOWN" and "NOT_RESPONDING" not in self.flags:
+            self.base = "IDLE"
         if self.after_resume:
             self.after_resume()
 
@@ -197,6 +204,113 @@ def test_resume_needs_state_and_lease(active):
     with pytest.raises(Refused) as error:
         resume(active, scheduler)
     assert error.value.code == "lease_foreign" and scheduler.reason
+
+
+def test_in_service_is_said_only_of_a_node_that_takes_work(active):
+    def said(scheduler, **options):
+        done = resume(active, scheduler, **options)
+        assert done["in_service"] is not bool(done["kept_by"]), "kept_by says why, and is empty otherwise"
+        assert done["kept_by"] == resume(active, scheduler, check=True, **options)["kept_by"], (
+            "check mode says the same"
+        )
+        return done["kept_by"], done["blocked"]
+
+    scheduler = Memory()
+    for scheduler.base in ("IDLE", "ALLOCATED", "MIXED"):
+        assert said(scheduler) == ([], False)
+    for scheduler.base in ("DOWN", "UNKNOWN", "FUTURE", "ERROR"):
+        assert said(scheduler) == ([f"scheduler: state {scheduler.base}"], True)
+    scheduler.base = "IDLE"
+    for flag in ("NOT_RESPONDING", "INVALID_REG", "FAIL", "MAINTENANCE"):
+        scheduler.flags = [flag]
+        assert said(scheduler) == ([f"scheduler: state IDLE+{flag}"], True)
+    scheduler.flags = ["PLANNED", "POWERED_DOWN"]
+    assert said(scheduler) == ([], False)
+    assert said(None) == ([], False), "without a scheduler the registry decides"
+    active.release_lease("gpu01", "slurm", "test")
+    assert said(Memory())[0] == ["lease none, not slurm"] and said(None)[0] == ["lease none, not that of a scheduler"]
+    active.acquire_lease("gpu01", "kubernetes", "test")
+    assert said(Memory())[0] == ["lease kubernetes, not slurm"] and said(None)[0] == []
+
+
+def test_in_service_is_not_said_of_a_node_that_the_scheduler_does_not_know(active):
+    class Empty(Memory):
+        def observe(self, node):
+            return super().observe("gpu09")
+
+    done = resume(active, Empty())
+    assert not done["in_service"] and done["kept_by"] == ["scheduler: it does not know this node"] and done["blocked"]
+
+
+@pytest.mark.parametrize("scheduler", [None, Memory()])
+def test_a_hold_is_released_before_the_node_is_in_a_scheduler_but_it_is_not_in_service(registry, scheduler):
+    passed(registry, "deploy")
+    operations.drain(registry, None, "gpu01", "alice", "look", "test", automation=False)
+    done = resume(registry, scheduler, owner="alice", automation=False)
+    assert done["plan"].changed and not registry.holds("gpu01")
+    assert not done["in_service"] and done["kept_by"] == ["state deployed, in which a node takes no work"]
+    assert not done["blocked"], "its place in the lifecycle is nobody's doing"
+
+
+@pytest.mark.parametrize(("flags", "kept"), [([], []), (["NOT_RESPONDING"], ["scheduler: state IDLE+NOT_RESPONDING"])])
+def test_a_resume_that_ends_down_and_one_that_does_not(active, flags, kept):
+    scheduler = Memory()
+    drain(active, scheduler)
+    scheduler.base, scheduler.flags = "DOWN", flags
+    assert resume(active, scheduler, check=True)["kept_by"] == kept
+    done = resume(active, scheduler)
+    assert scheduler.reason is None and done["in_service"] is not bool(kept)
+    assert done["kept_by"] == [text.replace("IDLE", scheduler.base) for text in kept]
+
+
+def test_check_mode_says_who_a_drain_is_handed_over_to(active):
+    scheduler = Memory()
+    drain(active, scheduler)
+    active.hold("gpu01", "bob", "smoke", "no smoke", False, "bob")
+    predicted = resume(active, scheduler, check=True)
+    done = resume(active, scheduler)
+    assert predicted["kept_by"] == done["kept_by"] == ["hold of bob (smoke)"]
+    assert predicted["plan"].changes == done["plan"].changes
+
+
+def test_an_admins_drain_is_named_beside_a_hold(active):
+    scheduler = Memory()
+    scheduler.reason = "disk swap"
+    active.hold("gpu01", "bob", "smoke", "no smoke", False, "bob")
+    assert [text.split()[0] for text in resume(active, scheduler)["kept_by"]] == ["hold", "drained"]
+
+
+@pytest.mark.parametrize("more", [{"exit_condition": "GPU 3 replaced"}, {"automation": False}, {"reason": "Xid 94"}])
+def test_whatever_changes_of_a_hold_is_a_change(active, more):
+    scheduler = Memory()
+    drain(active, scheduler)
+    predicted = drain(active, scheduler, check=True, **more)["plan"]
+    rows = active.verify_audit()["rows"]
+    done = drain(active, scheduler, **more)["plan"]
+    assert done.changed and predicted.changes == done.changes and active.verify_audit()["rows"] == rows + 1
+    again = drain(active, scheduler, **more)["plan"]
+    assert not again.changed and active.verify_audit()["rows"] == rows + 1
+
+
+def test_blanks_around_the_words_of_a_hold_are_no_change(active):
+    scheduler = Memory()
+    drain(active, scheduler, exit_condition="fan replaced")
+    rows = active.verify_audit()["rows"]
+    for check in (True, False):
+        padded = drain(active, scheduler, reason=" Xid 79\n", exit_condition=" fan replaced ", check=check)
+        assert not padded["plan"].changed and active.verify_audit()["rows"] == rows
+    assert not drain(active, scheduler, exit_condition="fan replaced", check=True)["plan"].changed
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_drain_refuses_in_check_mode_what_it_refuses(active, check):
+    scheduler = Memory()
+    with pytest.raises(InvalidInput):
+        drain(active, scheduler, reason="  ", check=check)
+    active.transition("gpu01", "active", "retired", "test", "sold")
+    with pytest.raises(Refused) as error:
+        drain(active, scheduler, check=check)
+    assert error.value.code == "node_retired" and not scheduler.writes
 
 
 def test_scheduler_down_keeps_the_intention_and_the_next_run_finishes(active):
@@ -348,6 +462,31 @@ def test_entries_follow_the_lease(registry):
         and remove == ["gpu02", "gpu09"]
         and not unknown
     )
+
+
+def test_planned_hardware_gives_the_lines_that_the_run_will_give(registry):
+    passed(registry, "deploy", "software", "burn_in")
+    planned = operations.node_entries(registry, planned={"gpu01": HARDWARE})
+    assert [entry["name"] for entry in planned[0]] == ["gpu01"]
+    registry.acquire_lease("gpu01", "slurm", "test")
+    registry.record_evidence(
+        "gpu01", None, [{"check": "slurm_hardware", "outcome": "pass", "detail": HARDWARE}], "test"
+    )
+    assert operations.node_entries(registry) == planned
+
+
+def test_a_retired_node_leaves_slurm_conf_unless_another_has_its_name(active):
+    active.record_evidence("gpu01", None, [{"check": "slurm_hardware", "outcome": "pass", "detail": HARDWARE}], "test")
+    assert [entry["name"] for entry in operations.node_entries(active)[0]] == ["gpu01"]
+    active.transition("gpu01", "active", "retired", "test", "sold")
+    assert operations.node_entries(active) == ([], ["gpu01", "gpu02", "gpu09"], [])
+    active.save_node("S3", "test", name="gpu01", state="manageable", provision_ip="10.0.0.3")
+    active.transition("gpu01", "manageable", "available", "test")
+    passed(active, "deploy", "software", "burn_in")
+    active.acquire_lease("gpu01", "slurm", "test")
+    active.record_evidence("gpu01", None, [{"check": "slurm_hardware", "outcome": "pass", "detail": HARDWARE}], "test")
+    (entry,), remove, _unknown = operations.node_entries(active)
+    assert "NodeAddr=10.0.0.3" in entry["line"] and remove == ["gpu02", "gpu09"]
 
 
 def test_registration(active):

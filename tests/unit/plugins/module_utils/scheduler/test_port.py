@@ -69,6 +69,36 @@ def test_a_drain_of_somebody_else_is_neither_overwritten_nor_undone(owner, reaso
     assert error.value.code == "foreign_drain" and reason in str(error.value)
 
 
+def test_a_reason_that_did_not_arrive_is_not_reported_as_written():
+    class Deaf(port.SchedulerPort):
+        def observe(self, node):
+            return view(True, "health", "aicluster:health: Xid 79")
+
+        def _write_drain(self, node, reason):
+            pass
+
+    deaf = Deaf(verify_seconds=0.05, interval=0.01)
+    assert not deaf.drain("gpu01", "Xid 79", "health").changed
+    for options in ({"owner": "health"}, {"owner": "repair", "replaces": "health"}):
+        with pytest.raises(DeadlineExceeded):
+            deaf.drain("gpu01", "cable", **options)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({}, ""),
+        ({"base": "MIXED", "flags": ["PLANNED", "POWERED_DOWN"]}, ""),
+        ({"present": False}, "it does not know this node"),
+        ({"base": "DOWN", "reason": "Not responding"}, "state DOWN (Not responding)"),
+        ({"flags": ["COMPLETING", "NOT_RESPONDING"]}, "state IDLE+NOT_RESPONDING"),
+        ({"drained": True, "drain_owner": "health", "reason": "x"}, "drained by automation 'health' (x)"),
+    ],
+)
+def test_why_a_node_gets_no_work(changed, words):
+    assert port.why_no_work({**view(), "base": "IDLE", "flags": [], **changed}) == words
+
+
 def test_handover_replaces_only_the_named_owner():
     seen = view(True, "health", "aicluster:health: Xid 79")
     assert port.plan_drain(seen, "gpu01", "kept", "repair", replaces="health").changed

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.errors import (
+    BaremetalError,
     DeadlineExceeded,
     NotFound,
     Refused,
@@ -39,6 +40,25 @@ def test_failures_say_what_to_do(rc, err, code):
         and error.value.host == "gpu01"
         and "slurm1" in str(error.value)
     )
+
+
+def test_only_slurms_own_words_mean_that_a_node_is_not_there():
+    def port(said):
+        return SlurmPort(lambda argv: (1, "", said))
+
+    for said in ("Node gpu01 not found", "slurm_load_node error: Invalid node name specified"):
+        assert port(said).observe("gpu01")["present"] is False
+    for said in ("fatal: plugin auth/none not found", "sudo: scontrol: command not found"):
+        with pytest.raises(BaremetalError) as error:
+            port(said).observe("gpu01")
+        assert error.value.code == "slurm_failed"
+
+
+def test_reachable_is_a_command_that_ran():
+    SlurmPort(lambda argv: (0, "", "")).reachable()
+    with pytest.raises(Unreachable) as error:
+        SlurmPort(lambda argv: (1, "", "sudo: a password is required"), where="slurm1").reachable()
+    assert "a password is required" in str(error.value) and "slurm1" in error.value.next_step
 
 
 def test_denied():
