@@ -8,6 +8,7 @@ import secrets
 from ..core import errors, node_columns
 from ..core.outcome import OUTCOMES
 from ..core.plan import Change, Plan
+from ..core.texts import clean
 from . import audit, nodes
 from . import tables as t
 from .engine import CommitThenRaise, format_time, parse_time, plus
@@ -119,8 +120,8 @@ class Records:
     def hold(self, node, owner, reason, exit_condition, automation=False, actor=""):
         """Place a hold, or change the text of this owner's hold; returns a Plan. One hold an owner; every owner releases only its own."""
         wanted = {
-            "reason": str(reason or "").strip(),
-            "exit_condition": str(exit_condition or "").strip(),
+            "reason": clean(str(reason or "")).strip(),
+            "exit_condition": clean(str(exit_condition or "")).strip(),
             "automation": bool(automation),
         }
         for key in ("reason", "exit_condition"):
