@@ -96,6 +96,23 @@ def _expand(text, limit):
     yield ipaddress.ip_address(text)
 
 
+def is_name(address):
+    """Whether this is a host name and no address."""
+    try:
+        ipaddress.ip_address(address or "0.0.0.0")
+    except ValueError:
+        return True
+    return False
+
+
+def address_of(name):
+    """The address of a host name, None where nobody knows it."""
+    try:
+        return socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0].partition("%")[0]
+    except (OSError, UnicodeError):
+        return None
+
+
 def ipmi_presence(addresses, port=623, wait_s=1.5):
     """The addresses that answer as an IPMI BMC; one socket a family, all at once, asked twice because UDP may drop."""
     found = set()
@@ -217,6 +234,14 @@ def _root_in(answer, text):
     return root if good else {}
 
 
+def _answer_of(future):
+    """What a probe gave; an answer that it could not read is another host's, and never the end of the scan."""
+    try:
+        return future.result()
+    except Exception as error:
+        return {"kind": "other", "fingerprint": None, "reason": f"no usable answer ({type(error).__name__}: {error})"}
+
+
 def scan(ranges, port=443, ipmi_port=623, timeout=1.5, concurrency=128):
     """Ask every address. Returns {bmcs: [...], others: [...], silent: [addresses], asked: N}.
 
@@ -232,7 +257,7 @@ def scan(ranges, port=443, ipmi_port=623, timeout=1.5, concurrency=128):
             if ipmi_port
             else set()
         )
-        seen = [(target, future.result()) for target, future in waiting]
+        seen = [(target, _answer_of(future)) for target, future in waiting]
     found = {"bmcs": [], "others": [], "silent": [], "asked": len(targets)}
     for (address, number), answer in seen:
         ipmi = address in answering
