@@ -513,9 +513,9 @@ class Stage:
 
     def _entry_of(self, serial, row):
         """An entry for a BMC that a record or the list has, and that was not found."""
-        protocol = row.get("bmc_protocol") or "redfish"
-        usual = self.options["port"] if protocol == "redfish" else self.options["ipmi_port"] or DEFAULT_PORT["ipmi"]
-        find = {"address": self._address(row), "port": row.get("bmc_port") or usual, "protocols": [protocol]}
+        # No port is guessed: what is recorded is taken for true later.
+        protocols = [row.get("bmc_protocol") or "redfish"]
+        find = {"address": self._address(row), "port": row.get("bmc_port"), "protocols": protocols}
         known, listed = self.records.get(serial), self.expected.get(serial)
         return {"find": find, "known": known, "row": listed, "serial": serial, "changed": False}
 
