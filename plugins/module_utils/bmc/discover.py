@@ -425,8 +425,12 @@ class Stage:
         entries = [entry for entry in entries if self._guarded(entry, self._prepare, entry)]
         self._visit(entries)
         self._refuse_doubles(entries)
-        self._note_owners(entries)
+        self._note_owners(entries, entries)
         self._rotate([entry for entry in entries if entry.get("rotation")])
+        late = [entry for entry in entries if entry.get("late")]
+        if late:
+            self._refuse_doubles(entries)
+            self._note_owners(entries, late)
         for entry in entries:
             self._guarded(entry, self._record, entry)
         self._note_places()
@@ -882,7 +886,7 @@ class Stage:
             unchanged = {"code": "internal", "text": "the BMC still wants its password changed"}
             self._failed(entry, answer.get("error") or unchanged)
             return
-        entry["info"], entry["must_change"] = answer["info"], False
+        entry["info"], entry["must_change"], entry["late"] = answer["info"], False, True
         self._identify(entry)
 
     # writing down
@@ -933,12 +937,12 @@ class Stage:
         entry["known"] = self.records[serial]
 
     # what only one server can have
-    def _note_owners(self, entries):
-        """Who will have which MAC, address and BMC address once all of this run is written: only so can two servers swap."""
+    def _note_owners(self, entries, new):
+        """Who will have which MAC, address and BMC address once all of this run is written: only so can two servers swap. `new`: those not yet noted."""
         # Of nodes that others register meanwhile nothing is known here: those the registry itself judges.
         self.judged = frozenset([*self.records, *(entry["serial"] for entry in entries if entry.get("serial"))])
         rows = dict(self.records)
-        for entry in entries:
+        for entry in new:
             if entry.get("info") and not entry.get("error"):
                 columns = self._guarded(
                     entry, columns_of, entry["find"], entry["info"], entry["row"], entry["known"], self.options

@@ -215,6 +215,24 @@ def test_a_demanded_password_change_is_made_on_listed_servers_only(world):
     assert world.registry.node("gpu01")["state"] == "available"
 
 
+def test_one_serial_on_two_boards_that_demanded_a_new_password_is_refused_for_both(world):
+    """Their serials are told only after the change: none of the two may take the other's record."""
+
+    class Twins(discover.Here):
+        def visit(self, targets):
+            answers = super().visit(targets)
+            for answer in answers:
+                if answer.get("info"):
+                    answer["info"]["system"]["serial"] = "S-1"
+            return answers
+
+    for name in NODES[:2]:
+        world.lab.set_behaviour(name, password_change_required=True)
+    report = world.run(far=Twins(), expected=[], ranges=[f"{bmc.address}:{bmc.port}" for bmc in world.lab.bmcs[:2]])
+    assert [problem["code"] for problem in report["problems"]] == ["double_serial"] * 2
+    assert world.registry.nodes() == []
+
+
 # ---- one BMC's oddness ----------------------------------------------------------------------------------------------------------
 class Odd(discover.Here):
     """Changes what the visit of gpu02 says."""
