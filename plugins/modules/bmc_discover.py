@@ -13,6 +13,7 @@ description:
   - Pins the certificate of a new BMC; a known one that shows another certificate is reported and nothing is sent to it.
   - Logs in with the site credential where the BMC has one, else with the factory credentials. Each is tried once.
   - Replaces a factory password by a random one of its own for each BMC. It is stored before it is set on the BMC, and verified by logging in.
+    A server that a list of expected servers does not have keeps it, see O(approve).
   - Reads the hardware and records node, parts and facts in the registry. New nodes become C(manageable), and C(available) when they are expected.
   - Compares with the list of expected servers and reports what is missing, unexpected or in the wrong place.
   - A BMC that was to let us in and did not is evidence C(bmc_access) of its node, in whatever state that is; a later success takes it back. Only a node
@@ -24,6 +25,7 @@ options:
   ranges:
     description:
       - Addresses to ask, such as C(10.0.0.0/24), C(10.0.0.5-10.0.0.9), C(10.0.0.5-9) or C(10.0.0.5). C(:port) may follow.
+      - A host name is taken where a node or the list of expected servers has it as C(bmc_address); the controller resolves it.
     type: list
     elements: str
   lease_files:
@@ -97,7 +99,10 @@ options:
     type: path
   approve:
     description:
-      - Which servers may become C(available). Others are recorded under a name made of their serial and wait in C(manageable).
+      - Which servers are taken over and may become C(available).
+      - With V(expected) and a list of expected servers, nothing is written to the BMC of a server that is not listed. It is recorded with its factory
+        credential under a name made of its serial and waits in C(manageable). One that demands a new password before it tells its serial is taken over
+        only where the list has its C(bmc_address).
     type: str
     choices: [expected, all]
     default: expected

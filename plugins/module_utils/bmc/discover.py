@@ -15,6 +15,8 @@ from ..core import node_columns
 from ..core.errors import AuthenticationFailed, BaremetalError, Conflict, InvalidInput, NotFound, Refused, Unreachable
 from ..core.outcome import COULD_NOT_TEST, FAIL, PASS
 from ..core.plan import Change, Plan
+from ..core.redact import redact
+from ..core.texts import clean_all
 from . import connect, operations, scan, sources
 from .endpoint import DEFAULT_PORT, IPMI_PASSWORD_BYTES, Endpoint
 
@@ -30,7 +32,7 @@ EARLY = ("registered", "verifying", "verifying_failed", "manageable", "inspectin
 # The check by which `why` tells of a BMC that lets nobody in, in whatever state its node is.
 ACCESS_CHECK = "bmc_access"
 # Failures of ours, before anything was asked of the BMC: they say nothing about it, so no node moves because of them.
-NOT_TRIED = ("no_credential", "secret_not_found", "no_account", "internal")
+NOT_TRIED = ("no_credential", "secret_not_found", "no_account", "internal", "name_unknown")
 NEVER_READ = ("registered", "verifying", "verifying_failed")
 
 
@@ -227,7 +229,13 @@ def columns_of(find, info, row, known, options):
     row, known = row or {}, known or {}
     place = info.get("location") or {}
     system = info.get("system") or {}
-    columns = {"uuid": system.get("uuid"), "bmc_address": find["address"], "bmc_fingerprint": find.get("fingerprint")}
+    columns = {"uuid": system.get("uuid"), "bmc_fingerprint": find.get("fingerprint")}
+    # A name stays the name that a person gave, as long as it means the address where the BMC was found.
+    named = [other for other in (known.get("bmc_address"), row.get("bmc_address")) if other]
+    hosts = options.get("hosts") or {}
+    columns["bmc_address"] = next(
+        (other for other in named if hosts.get(other.lower()) == find["address"]), find["address"]
+    )
     protocol = row.get("bmc_protocol") or known.get("bmc_protocol") or find["protocols"][0]
     columns["bmc_protocol"] = protocol
     columns["bmc_port"] = find["port"] if protocol == find["protocols"][0] else options["ipmi_port"]
@@ -406,22 +414,114 @@ class Stage:
                 node["bmc_fingerprint"]: node for node in self.retired.values() if node["bmc_fingerprint"]
             }
             self.access = self.registry.newest_of(ACCESS_CHECK)
-        self.options["ranges"] = self._ranges()
+        self.options["hosts"] = self._hosts()
+        self.options["ranges"], unknown = self._resolved(self._ranges())
         seen = self.far.scan(
             self.options["ranges"], self.options["port"], self.options["ipmi_port"], self.options["scan_timeout"]
         )
-        entries = [entry for entry in (self._prepare(find) for find in seen["bmcs"]) if entry]
+        entries = [
+            {"find": find, "known": None, "row": None, "serial": None, "changed": False} for find in seen["bmcs"]
+        ]
+        entries = [entry for entry in entries if self._guarded(entry, self._prepare, entry)]
         self._visit(entries)
         self._refuse_doubles(entries)
-        self._note_owners(entries)
+        self._note_owners(entries, entries)
         self._rotate([entry for entry in entries if entry.get("rotation")])
+        late = [entry for entry in entries if entry.get("late")]
+        if late:
+            self._refuse_doubles(entries)
+            self._note_owners(entries, late)
         for entry in entries:
-            self._record(entry)
+            self._guarded(entry, self._record, entry)
         self._note_places()
         for entry in entries:
-            self._move(entry)
+            self._guarded(entry, self._move, entry)
         self._silent(seen, entries)
+        self._unresolved(unknown)
         return self._report(seen, entries)
+
+    def _guarded(self, entry, work, *arguments):
+        """What `work` gives; None where it fails: that is the problem of this BMC, also where nobody thought of it, and the others go on."""
+        try:
+            return work(*arguments)
+        except BaremetalError as error:
+            self._problem(entry, error)
+        except Exception as error:
+            lines = str(error).splitlines() or [""]
+            known = entry.get("known") or entry.get("row") or {}
+            trouble = BaremetalError(
+                "discovery does not know what to make of this BMC",
+                host=known.get("name") or entry.get("serial") or entry["find"]["address"],
+                thing=entry["find"]["address"],
+                wanted="an inventory that can be recorded",
+                seen=redact(f"{type(error).__name__}: {lines[0]}"),
+                next_step="please report this text with the model of the server; all other BMCs were worked on",
+                code="internal",
+            )
+            self._problem(entry, trouble)
+        return None
+
+    # names in place of addresses
+    def _listed(self):
+        """{serial: record, or row of the list where there is no record}, without retired nodes."""
+        records = {serial: record for serial, record in self.records.items() if record.get("state") != "retired"}
+        return {**self.expected, **records}
+
+    def _hosts(self):
+        """{name, in lower case: address} of the host names that records and the list have as bmc_address; None for a name that nobody knows."""
+        rows = [*self.expected.values(), *self._listed().values()]
+        names = sorted({row["bmc_address"].lower() for row in rows if scan.is_name(row.get("bmc_address"))})
+        if not names:
+            return {}
+        with ThreadPoolExecutor(max_workers=min(16, len(names))) as pool:
+            return dict(zip(names, pool.map(scan.address_of, names)))
+
+    def _resolved(self, ranges):
+        """(the ranges with addresses in the place of names that records or the list have, names that nobody knows)."""
+        found, unknown = [], []
+        for entry in ranges:
+            name, unused, port = str(entry).strip().partition(":")
+            if name.lower() not in self.options["hosts"]:
+                found.append(entry)
+                continue
+            address = self.options["hosts"][name.lower()]
+            if address is None:
+                unknown.append(name.lower())
+                continue
+            shown = f"[{address}]" if ":" in address else address
+            found.append(f"{shown}:{port}" if port else shown)
+        return list(dict.fromkeys(found)), unknown
+
+    def _address(self, row):
+        """The address of a record or row: that of its name where it has a name."""
+        address = row.get("bmc_address")
+        return self.options.get("hosts", {}).get(address.lower(), address) if address else None
+
+    def _unresolved(self, names):
+        """Nodes that were to be looked at and whose BMC has a name without an address."""
+        for serial, row in sorted(self._listed().items()):
+            name = row.get("bmc_address")
+            if not name or name.lower() not in names:
+                continue
+            error = InvalidInput(
+                "the name of its BMC has no address",
+                host=row.get("name") or serial,
+                thing=f"bmc_address {name}",
+                wanted="a name that the controller can resolve, or an address",
+                seen="no such name",
+                next_step="correct the name server or the node's bmc_address, and run discover again",
+                code="name_unknown",
+            )
+            entry = {**self._entry_of(serial, row), "find": {**self._entry_of(serial, row)["find"], "address": name}}
+            self._guarded(entry, self._failed, entry, error)
+
+    def _entry_of(self, serial, row):
+        """An entry for a BMC that a record or the list has, and that was not found."""
+        # No port is guessed: what is recorded is taken for true later.
+        protocols = [row.get("bmc_protocol") or "redfish"]
+        find = {"address": self._address(row), "port": row.get("bmc_port"), "protocols": protocols}
+        known, listed = self.records.get(serial), self.expected.get(serial)
+        return {"find": find, "known": known, "row": listed, "serial": serial, "changed": False}
 
     def _ranges(self):
         """The ranges, the addresses that others know (DHCP leases), and what answers the search, without doubles."""
@@ -444,17 +544,19 @@ class Stage:
                 self.warnings.append(str(error))
 
     # what we know of an answer before logging in
-    def _prepare(self, find):
-        known = self._known(find)
+    def _prepare(self, entry):
+        """Whether this BMC is to be visited."""
+        find = entry["find"]
+        known = entry["known"] = self._known(find)
         pinned = known.get("bmc_fingerprint") if known else None
-        entry = {"find": find, "known": known, "serial": known["serial"] if known else None, "changed": False}
-        entry["row"] = next((row for row in self.expected.values() if row.get("bmc_address") == find["address"]), None)
+        entry["serial"] = known["serial"] if known else None
+        entry["row"] = next((row for row in self.expected.values() if self._address(row) == find["address"]), None)
         # By its certificate only: the address may belong to the server that took its place.
         gone = self.retired_pins.get(find.get("fingerprint"))
         if known is None and gone:
             entry["row"] = self.expected.get(gone["serial"])
             self._refuse_retired(entry, gone)
-            return None
+            return False
         if pinned and find.get("fingerprint") and pinned != find["fingerprint"]:
             self._failed(
                 entry,
@@ -468,9 +570,9 @@ class Stage:
                     code="certificate_changed",
                 ),
             )
-            return None
+            return False
         entry["references"] = self._references(entry)
-        return entry
+        return True
 
     def _known(self, find):
         """The record of this BMC: by its certificate, which moves with it, else by its address."""
@@ -480,7 +582,7 @@ class Stage:
                 if record.get("bmc_fingerprint") == find["fingerprint"]:
                     return record
         for record in records:
-            if record.get("bmc_address") == find["address"] and (
+            if self._address(record) == find["address"] and (
                 len(find["protocols"]) > 1 or record.get("bmc_port") in (None, find["port"])
             ):
                 return record
@@ -538,7 +640,7 @@ class Stage:
                 if not candidates:
                     raise self._no_credential(entry)
             except (InvalidInput, AuthenticationFailed) as error:
-                self._failed(entry, error)
+                self._guarded(entry, self._failed, entry, error)
                 continue
             asked.append(entry)
             entry["references"], entry["candidates"] = references, candidates
@@ -555,30 +657,62 @@ class Stage:
                 )
             )
         for entry, answer in zip(asked, self.far.visit(targets)):
-            if "error" in answer:
-                lost = entry.get("lost") and answer["error"].get("code") == "authentication_failed"
-                self._failed(entry, self._no_credential(entry) if lost else self._refused(entry, answer["error"]))
-                continue
-            entry["reference"] = entry["references"][answer["candidate"]]
-            entry["secret"] = entry["candidates"][answer["candidate"]]
-            entry["must_change"], entry["account_uri"] = answer.get("must_change"), answer.get("account_uri")
-            entry["info"] = answer.get("info")
-            if answer.get("ipmi_ok") is False:
-                error = Refused(
-                    "the list says that this node is driven by IPMI, but its BMC does not take the account over IPMI",
-                    host=(entry["row"] or {}).get("name") or entry["find"]["address"],
-                    thing=f"account {entry['secret']['username']}",
-                    seen="the log-in over IPMI is refused",
-                    next_step="switch on IPMI over LAN for the account, or list the node with protocol: redfish",
-                    code="ipmi_login",
-                )
-                self._problem(entry, error, stop=False)
-                entry["half_open"] = error.as_result()["error"]
-            self._identify(entry)
-            if entry.get("error"):
-                continue
-            if entry["reference"] in self.options["factory"] and self.options["rotate"] or entry["must_change"]:
-                entry["rotation"] = True
+            self._guarded(entry, self._take, entry, clean_all(answer))
+
+    def _take(self, entry, answer):
+        """What a visit gave: whose BMC it is, and whether its password is to be replaced."""
+        if "error" in answer:
+            lost = entry.get("lost") and answer["error"].get("code") == "authentication_failed"
+            self._failed(entry, self._no_credential(entry) if lost else self._refused(entry, answer["error"]))
+            return
+        entry["reference"] = entry["references"][answer["candidate"]]
+        entry["secret"] = entry["candidates"][answer["candidate"]]
+        entry["must_change"], entry["account_uri"] = answer.get("must_change"), answer.get("account_uri")
+        entry["info"] = answer.get("info")
+        if answer.get("ipmi_ok") is False:
+            error = Refused(
+                "the list says that this node is driven by IPMI, but its BMC does not take the account over IPMI",
+                host=(entry["row"] or {}).get("name") or entry["find"]["address"],
+                thing=f"account {entry['secret']['username']}",
+                seen="the log-in over IPMI is refused",
+                next_step="switch on IPMI over LAN for the account, or list the node with protocol: redfish",
+                code="ipmi_login",
+            )
+            self._problem(entry, error, stop=False)
+            entry["half_open"] = error.as_result()["error"]
+        self._identify(entry)
+        if entry.get("error"):
+            return
+        factory = entry["reference"] in self.options["factory"]
+        if not (factory and self.options["rotate"] or entry["must_change"]):
+            return
+        if factory and not self._asked_for(entry):
+            self._withhold(entry)
+        else:
+            entry["rotation"] = True
+
+    def _asked_for(self, entry):
+        """Whether anybody wants this server: a factory password alone does not make it ours."""
+        if not self.expected or self.options["approve"] == "all":
+            return True
+        return (entry["serial"] or (entry["row"] or {}).get("serial")) in self.expected
+
+    def _withhold(self, entry):
+        """Nothing is written to a server that nobody listed. Where it tells its serial it is recorded all the same, and said to be unexpected."""
+        entry["withheld"] = True
+        if not entry["must_change"]:
+            return
+        find = entry["find"]
+        error = Refused(
+            "this BMC wants its password changed before it tells its serial, and no listed server is known to have it; nothing was changed on it",
+            host=(entry["known"] or {}).get("name") or find["address"],
+            thing=f"{find['address']} port {find['port']}",
+            wanted="a row of the expected-servers list with this bmc_address",
+            seen="no such row",
+            next_step=f"write bmc_address {find['address']} into the row of its server, or run with discover_approve: all",
+            code="not_listed",
+        )
+        self._problem(entry, error)
 
     def _refused(self, entry, error):
         """A refused log-in with what only the controller knows: which entries of which store were tried."""
@@ -697,71 +831,63 @@ class Stage:
 
     def _rotate(self, entries):
         """Put each account on its site password: stored first, then recorded, then set, then proven."""
-        entries = [entry for entry in entries if not entry.get("error")]
         targets = []
         for entry in entries:
-            find = entry["find"]
-            reference = self._reference(
-                entry["serial"]
-                if entry.get("info")
-                else find["fingerprint"][:16]
-                if find.get("fingerprint")
-                else find["address"]
-            )
-            username = entry["secret"]["username"]
-            entry["site_reference"] = reference
-            self.changes.append(
-                Change(f"{find['address']}: password of {username}", "the factory's", f"a new one, kept as {reference}")
-            )
-            entry["changed"] = True
-            if self.check:
-                continue
-            # Two controllers may be here at once: both get the password that was stored first.
-            fresh = {"username": username, "password": generate_password(self.options["password_length"])}
-            password = str(self.secrets.add(reference, fresh)["password"])
-            entry["new_password"] = password
-            if entry.get("info"):
-                self._save(entry, {"bmc_credential": reference}, state="registered")
-                if entry.get("error"):
-                    continue  # a password that no record leads to would be lost
-            targets.append(
-                (
-                    entry,
-                    self._target(
-                        entry,
-                        username=username,
-                        password=entry["secret"]["password"],
-                        new_password=password,
-                        account_uri=entry.get("account_uri") if entry["must_change"] else None,
-                    ),
-                )
-            )
+            if not entry.get("error"):
+                target = self._guarded(entry, self._ready, entry)
+                if target:
+                    targets.append((entry, target))
         again = []
         for (entry, target), answer in zip(targets, self.far.rotate([target for unused, target in targets])):
             if "error" in answer:
-                self._failed(entry, answer["error"])
+                self._guarded(entry, self._failed, entry, clean_all(answer["error"]))
                 continue
             entry["reference"] = entry["site_reference"]
             if not entry.get("info"):
-                again.append(
-                    (
-                        entry,
-                        {
-                            **target,
-                            "candidates": [{"username": target["username"], "password": target["new_password"]}],
-                            "sections": self.options["sections"],
-                        },
-                    )
-                )
+                account = {"username": target["username"], "password": target["new_password"]}
+                again.append((entry, {**target, "candidates": [account], "sections": self.options["sections"]}))
         for (entry, _unused), answer in zip(again, self.far.visit([target for unused, target in again])):
-            if "error" in answer or "info" not in answer:
-                self._failed(
-                    entry,
-                    answer.get("error") or {"code": "internal", "text": "the BMC still wants its password changed"},
-                )
-                continue
-            entry["info"], entry["must_change"] = answer["info"], False
-            self._identify(entry)
+            self._guarded(entry, self._read_at_last, entry, clean_all(answer))
+
+    def _ready(self, entry):
+        """The order for the BMC work, once the new password is stored and recorded; None where there is nothing to do."""
+        find = entry["find"]
+        if entry.get("info"):
+            reference = self._reference(entry["serial"])
+        else:
+            reference = self._reference(find["fingerprint"][:16] if find.get("fingerprint") else find["address"])
+        username = entry["secret"]["username"]
+        entry["site_reference"] = reference
+        self.changes.append(
+            Change(f"{find['address']}: password of {username}", "the factory's", f"a new one, kept as {reference}")
+        )
+        entry["changed"] = True
+        if self.check:
+            return None
+        # Two controllers may be here at once: both get the password that was stored first.
+        fresh = {"username": username, "password": generate_password(self.options["password_length"])}
+        password = str(self.secrets.add(reference, fresh)["password"])
+        entry["new_password"] = password
+        if entry.get("info"):
+            self._save(entry, {"bmc_credential": reference}, state="registered")
+            if entry.get("error"):
+                return None  # a password that no record leads to would be lost
+        return self._target(
+            entry,
+            username=username,
+            password=entry["secret"]["password"],
+            new_password=password,
+            account_uri=entry.get("account_uri") if entry["must_change"] else None,
+        )
+
+    def _read_at_last(self, entry, answer):
+        """The visit of a BMC that only answers since it has its new password."""
+        if "error" in answer or "info" not in answer:
+            unchanged = {"code": "internal", "text": "the BMC still wants its password changed"}
+            self._failed(entry, answer.get("error") or unchanged)
+            return
+        entry["info"], entry["must_change"], entry["late"] = answer["info"], False, True
+        self._identify(entry)
 
     # writing down
     def _record(self, entry):
@@ -779,6 +905,12 @@ class Stage:
         else:
             self._access(entry["serial"], PASS, "BMC login and inventory succeeded")
         self._note_contradictions(entry)
+        if entry.get("withheld"):
+            self.warnings.append(
+                f"{self.records[entry['serial']].get('name') or entry['serial']}: serial {entry['serial']} at {entry['find']['address']} has the factory "
+                f"password of `{entry['reference']}` and keeps it, because it is not in the expected-servers list: add it there, or run with "
+                "discover_approve: all; if it is none of yours, take its address out of the ranges"
+            )
 
     def _save(self, entry, more, state):
         columns = columns_of(entry["find"], entry["info"], entry["row"], entry["known"], self.options)
@@ -805,15 +937,18 @@ class Stage:
         entry["known"] = self.records[serial]
 
     # what only one server can have
-    def _note_owners(self, entries):
-        """Who will have which MAC, address and BMC address once all of this run is written: only so can two servers swap."""
+    def _note_owners(self, entries, new):
+        """Who will have which MAC, address and BMC address once all of this run is written: only so can two servers swap. `new`: those not yet noted."""
         # Of nodes that others register meanwhile nothing is known here: those the registry itself judges.
         self.judged = frozenset([*self.records, *(entry["serial"] for entry in entries if entry.get("serial"))])
         rows = dict(self.records)
-        for entry in entries:
+        for entry in new:
             if entry.get("info") and not entry.get("error"):
-                columns = columns_of(entry["find"], entry["info"], entry["row"], entry["known"], self.options)
-                rows[entry["serial"]] = {**(entry["known"] or {}), **columns}
+                columns = self._guarded(
+                    entry, columns_of, entry["find"], entry["info"], entry["row"], entry["known"], self.options
+                )
+                if columns is not None:
+                    rows[entry["serial"]] = {**(entry["known"] or {}), **columns}
         for serial, row in rows.items():
             for owned in node_columns.own_things(row).items():
                 self.owners.setdefault(owned, set()).add(serial)
@@ -879,7 +1014,8 @@ class Stage:
             seen=f"serial {entry['serial']}",
             next_step="find the address of its BMC, put it into the ranges and run discover again",
         )
-        self._failed({"find": find, "known": record, "row": None, "serial": serial, "changed": True}, error)
+        displaced = {"find": find, "known": record, "row": None, "serial": serial, "changed": True}
+        self._guarded(displaced, self._failed, displaced, error)
 
     def _note_contradictions(self, entry):
         """What the list or the record says, and the hardware does not."""
@@ -941,7 +1077,8 @@ class Stage:
         serial = entry["serial"]
         allowed, why_not = self.approved(entry)
         entry["pending"] = why_not
-        rotated = entry["reference"] not in self.options["factory"] or not self.options["rotate"] or self.check
+        rotated = entry["reference"] not in self.options["factory"] or not self.options["rotate"]
+        rotated = rotated or (self.check and entry.get("rotation"))
         while rotated and self.records[serial]["state"] in EARLY:
             state = self.records[serial]["state"]
             new = {"manageable": "available", "verifying_failed": "verifying", "inspecting_failed": "inspecting"}.get(
@@ -1048,36 +1185,49 @@ class Stage:
     def _silent(self, seen, entries):
         """Known or listed BMCs inside the ranges that do not answer: a problem each, by name."""
         read = {entry.get("serial") for entry in entries} | {problem["serial"] for problem in self.problems}
-        answered = {find["address"] for find in seen["bmcs"]}
-        asked = {address for address, unused in scan.parse_ranges(self.options["ranges"], self.options["port"])}
-        listed = {
-            **self.expected,
-            **{serial: record for serial, record in self.records.items() if record.get("state") != "retired"},
-        }
-        other = {entry["address"]: entry for entry in seen["others"]}
-        for serial, row in sorted(listed.items()):
-            address = row.get("bmc_address")
-            if not address:
-                self._without_address(serial, row, read)
-            if not address or address not in asked or address in answered:
-                continue
-            self.lost.add(address)
-            reason = other[address].get("reason") or "what answers is no BMC" if address in other else "no answer"
-            error = Unreachable(
-                "its BMC does not answer",
-                host=row.get("name") or serial,
-                thing=address,
-                seen=reason,
-                next_step="check the power, the cable and the address of the BMC",
+        asked = {}
+        for address, port in scan.parse_ranges(self.options["ranges"], self.options["port"]):
+            asked.setdefault(address, set()).add(port)
+        for serial, row in sorted(self._listed().items()):
+            entry = self._entry_of(serial, row)
+            if not row.get("bmc_address"):
+                self._guarded(entry, self._without_address, serial, row, read)
+            elif entry["find"]["address"] in asked:
+                self._guarded(entry, self._silent_one, entry, row, asked[entry["find"]["address"]], seen)
+
+    def _silent_one(self, entry, row, ports, seen):
+        """A BMC at an address that was asked. Its record knows the port, the list does not; only what was asked there can be lost."""
+        address, port = entry["find"]["address"], row.get("bmc_port")
+        name = row.get("name") or entry["serial"]
+        over_ipmi = row.get("bmc_protocol") == "ipmi"
+        there = [find for find in seen["bmcs"] if find["address"] == address]
+        if any(over_ipmi or port in (None, find["port"]) or find["protocols"] == ["ipmi"] for find in there):
+            return
+        if port and port not in ({self.options["ipmi_port"]} if over_ipmi else ports):
+            option = "discover_ipmi_port" if over_ipmi else "discover_ranges or discover_port"
+            others = self.options["ipmi_port"] if over_ipmi else ", ".join(str(number) for number in sorted(ports))
+            self.warnings.append(
+                f"{name}: its BMC was not looked at: it is recorded at {address} port {port}, and port {others} was asked; "
+                f"name the port in {option}, or correct the node's bmc_port"
             )
-            known = self.records.get(serial)
-            find = {
-                "address": address,
-                "port": self.options["port"],
-                "protocols": [row.get("bmc_protocol") or "redfish"],
-            }
-            entry = {"find": find, "known": known, "row": self.expected.get(serial), "serial": serial, "changed": False}
-            self._failed(entry, error)
+            return
+        self.lost.add(address)
+        other = next(
+            (
+                found
+                for found in seen["others"]
+                if found["address"] == address and (over_ipmi or port in (None, found["port"]))
+            ),
+            None,
+        )
+        error = Unreachable(
+            "its BMC does not answer",
+            host=name,
+            thing=address,
+            seen=(other.get("reason") or "what answers is no BMC") if other else "no answer",
+            next_step="check the power, the cable and the address of the BMC",
+        )
+        self._failed(entry, error)
 
     def _without_address(self, serial, record, found):
         """A BMC that was lost together with its address stays a problem until it is found again."""

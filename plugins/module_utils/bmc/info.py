@@ -254,9 +254,9 @@ def _ipmi_info(client, sections):
     if "system" in sections:
         found["system"] = {
             "id": None,
-            "manufacturer": fru.get("Manufacturer") or fru.get("Board manufacturer"),
-            "model": fru.get("Product name") or fru.get("Model"),
-            "serial": fru.get("Serial Number") or fru.get("Chassis serial number") or fru.get("Board serial number"),
+            "manufacturer": _first(fru, "Manufacturer", "Board manufacturer"),
+            "model": _first(fru, "Product name", "Model"),
+            "serial": _first(fru, "Serial Number", "Chassis serial number", "Board serial number"),
             "uuid": guid.lower() or None,
             "sku": None,
             "power": client.read_power(),
@@ -291,6 +291,11 @@ def _ipmi_info(client, sections):
     found["source"] = client.source
     found["warnings"] = list(dict.fromkeys(client.warnings))
     return found
+
+
+def _first(fru, *keys):
+    """The first of these fields that says something; fields are filled up with spaces and NULs."""
+    return next(filter(None, (transform.text(fru, key) for key in keys)), None)
 
 
 def _quietly(client, read, default):

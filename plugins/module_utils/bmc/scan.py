@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import http.client
+import io
 import ipaddress
 import json
 import re
@@ -24,6 +25,8 @@ MOST_ADDRESSES = 65536
 # Answers of a BMC that has no time now, and the seconds until it is asked once more.
 BUSY = (429, 502, 503, 504)
 AGAIN_S = 1.2
+# The longest that one address may take with its answers: what sends a byte now and then must not hold up the scan.
+ANSWER_S = 30.0
 TOO_MANY = "name smaller networks in discover_ranges, or run discover more than once with a part of them each"
 # RMCP presence ping (ASF 2.0, 3.2.4.2) and IPMI 2.0 22.13 Get Channel Authentication Capabilities, for channel "this one" and privilege administrator.
 PRESENCE_PING = bytes.fromhex("0600ff06000011be80000000")
@@ -96,6 +99,23 @@ def _expand(text, limit):
     yield ipaddress.ip_address(text)
 
 
+def is_name(address):
+    """Whether this is a host name and no address."""
+    try:
+        ipaddress.ip_address(address or "0.0.0.0")
+    except ValueError:
+        return True
+    return False
+
+
+def address_of(name):
+    """The address of a host name, None where nobody knows it."""
+    try:
+        return socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0].partition("%")[0]
+    except (OSError, UnicodeError):
+        return None
+
+
 def ipmi_presence(addresses, port=623, wait_s=1.5):
     """The addresses that answer as an IPMI BMC; one socket a family, all at once, asked twice because UDP may drop."""
     found = set()
@@ -166,18 +186,48 @@ def _probe_legacy(address, port, timeout, found):
         return {**found, "reason": f"no TLS ({error})"}
 
 
+class _Limited:
+    """A socket for http.client whose reads end together at `end` (monotonic)."""
+
+    def __init__(self, sock, end):
+        self._sock, self._end, self._pause = sock, end, sock.gettimeout()
+
+    def makefile(self, _mode):
+        return io.BufferedReader(_LimitedReads(self))
+
+    def read_into(self, buffer):
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("its answer does not end")
+        self._sock.settimeout(min(left, self._pause))
+        return self._sock.recv_into(buffer)
+
+
+class _LimitedReads(io.RawIOBase):
+    def __init__(self, limited):
+        super().__init__()
+        self._limited = limited
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        return self._limited.read_into(buffer)
+
+
 def _ask_root(secure, address, found):
     """The service root over an open TLS connection. A BMC that is busy, or gives something broken, is asked once more: it is a BMC all the same."""
     found["fingerprint"] = tls.fingerprint_of(secure.getpeercert(binary_form=True))
     host = f"[{address}]" if ":" in address else address
     paths, again = ["/redfish/v1/", "/redfish/v1"], True
+    limited = _Limited(secure, time.monotonic() + ANSWER_S)
     try:
         while paths:
             head = (
                 f"GET {paths[0]} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\nConnection: keep-alive\r\n\r\n"
             )
             secure.sendall(head.encode())
-            answer = http.client.HTTPResponse(secure, method="GET")
+            answer = http.client.HTTPResponse(limited, method="GET")
             answer.begin()
             text = answer.read(1 << 20)
             found.setdefault("server", answer.getheader("Server"))
@@ -217,6 +267,14 @@ def _root_in(answer, text):
     return root if good else {}
 
 
+def _answer_of(future):
+    """What a probe gave; an answer that it could not read is another host's, and never the end of the scan."""
+    try:
+        return future.result()
+    except Exception as error:
+        return {"kind": "other", "fingerprint": None, "reason": f"no usable answer ({type(error).__name__}: {error})"}
+
+
 def scan(ranges, port=443, ipmi_port=623, timeout=1.5, concurrency=128):
     """Ask every address. Returns {bmcs: [...], others: [...], silent: [addresses], asked: N}.
 
@@ -232,8 +290,9 @@ def scan(ranges, port=443, ipmi_port=623, timeout=1.5, concurrency=128):
             if ipmi_port
             else set()
         )
-        seen = [(target, future.result()) for target, future in waiting]
+        seen = [(target, _answer_of(future)) for target, future in waiting]
     found = {"bmcs": [], "others": [], "silent": [], "asked": len(targets)}
+    named = {address for (address, unused), answer in seen if answer["kind"] == "redfish"}
     for (address, number), answer in seen:
         ipmi = address in answering
         if answer["kind"] == "redfish":
@@ -241,7 +300,8 @@ def scan(ranges, port=443, ipmi_port=623, timeout=1.5, concurrency=128):
             found["bmcs"].append(
                 {"address": address, "port": number, "protocols": ["redfish"] + (["ipmi"] if ipmi else []), **answer}
             )
-        elif ipmi:
+        elif ipmi and address not in named:  # once, whatever other ports of its address were asked
+            named.add(address)
             found["bmcs"].append(
                 {
                     "address": address,

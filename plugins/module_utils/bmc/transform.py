@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ..core.errors import Conflict, NotFound
+from ..core.texts import clean
 from . import quirks
 
 # Seen first on real trees (reference: the vendors' own ids). Only used to choose between several systems that could all be the host.
@@ -34,11 +35,11 @@ def dig(value, *keys):
 
 
 def text(resource, *keys):
-    """A string property, "" where it is absent, null or no string."""
+    """A string property without control characters, "" where it is absent, null or no string."""
     value = dig(resource, *keys)
     if isinstance(value, bool) or value is None or isinstance(value, (dict, list)):
         return ""
-    return str(value).strip()
+    return clean(str(value)).strip()
 
 
 def number(resource, *keys):
@@ -49,7 +50,7 @@ def number(resource, *keys):
 
 
 def strings(value):
-    return [str(item) for item in value if item is not None] if isinstance(value, list) else []
+    return [clean(str(item)) for item in value if item is not None] if isinstance(value, list) else []
 
 
 def link(resource, *keys):

@@ -6,6 +6,7 @@ import ipaddress
 import re
 
 from .errors import InvalidInput
+from .texts import clean as clean_text
 
 PROTOCOLS = ("redfish", "ipmi")
 _BMC_PORT = {"redfish": 443, "ipmi": 623}  # what an empty bmc_port means
@@ -109,6 +110,8 @@ def clean(column, value, serial=None, where=None):
         if isinstance(value, (bool, list, dict, tuple, set)):
             raise ValueError("one text or number")
         text = str(value).strip()
+        if column == "maintenance_reason":
+            text = clean_text(text).strip()
         if not text:
             return None
         if column != "maintenance_reason" and (len(text) > _MOST or not text.isprintable()):

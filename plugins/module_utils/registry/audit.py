@@ -9,6 +9,7 @@ import hashlib
 import json
 
 from ..core.redact import redact
+from ..core.texts import clean, clean_all
 from . import tables
 
 try:
@@ -36,10 +37,11 @@ def append(connection, now, actor, serial, action, detail):
     row = {
         "seq": head["seq"] + 1,
         "time": now,
-        "actor": str(actor),
+        # Cleaned before the hash is taken: it must fit what is stored.
+        "actor": clean(str(actor)),
         "serial": serial,
-        "action": action,
-        "detail": json.dumps(redact(detail or {}), sort_keys=True, default=str),
+        "action": clean(action),
+        "detail": json.dumps(redact(clean_all(detail or {})), sort_keys=True, default=lambda item: clean(str(item))),
         "previous_hash": head["hash"],
     }
     row["hash"] = row_hash(row)

@@ -183,6 +183,15 @@ class Database:
                     seen=text,
                     next_step="check that it runs, that the path is writable, and the registry URL",
                 ) from error
+            if isinstance(error, (sa.exc.DataError, sa.exc.InterfaceError)) or "binding parameter" in text:
+                raise errors.InvalidInput(
+                    "the registry database does not take a value",
+                    thing=f"registry {self.shown}",
+                    wanted="texts, and numbers of the size that the column has",
+                    seen=text,
+                    next_step="correct the value; where a BMC or a program gave it, please report this text",
+                    code="value_refused",
+                ) from error
             raise
 
     def now(self, connection):

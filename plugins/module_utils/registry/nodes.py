@@ -8,6 +8,7 @@ import re
 
 from ..core import errors, node_columns
 from ..core.plan import Change, Plan
+from ..core.texts import clean, clean_all
 from . import audit, transitions
 from . import tables as t
 
@@ -22,7 +23,9 @@ _PART_COLUMNS = ("model", "serial", "firmware")
 
 def dumps(value):
     """JSON text for a column; None stays NULL."""
-    return None if value is None else json.dumps(value, sort_keys=True, default=str)
+    return (
+        None if value is None else json.dumps(clean_all(value), sort_keys=True, default=lambda item: clean(str(item)))
+    )
 
 
 def loads(text):
@@ -163,6 +166,7 @@ def refuse_retired(row, what):
 def _clean_parts(parts, serial):
     cleaned = {}
     for part in parts:
+        part = clean_all(part)
         kind, slot = part.get("kind"), part.get("slot")
         if not kind or slot in (None, ""):
             raise errors.InvalidInput("a part needs kind and slot", host=serial, thing="parts", seen=part)

@@ -8,6 +8,7 @@ import secrets
 from ..core import errors, node_columns
 from ..core.outcome import OUTCOMES, gates
 from ..core.plan import Change, Plan
+from ..core.texts import clean
 from . import audit, nodes
 from . import tables as t
 from .engine import CommitThenRaise, format_time, parse_time, plus
@@ -152,8 +153,8 @@ class Records:
     @staticmethod
     def _clean_hold(node, owner, reason, exit_condition, automation):
         wanted = {
-            "reason": str(reason or "").strip(),
-            "exit_condition": str(exit_condition or "").strip(),
+            "reason": clean(str(reason or "")).strip(),
+            "exit_condition": clean(str(exit_condition or "")).strip(),
             "automation": bool(automation),
         }
         for key in ("reason", "exit_condition"):

@@ -5,6 +5,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+from ..core.texts import clean
+
 try:
     import sqlalchemy as sa
 except ImportError:  # reported by open_registry; ansible-test imports every file without third-party libraries
@@ -53,7 +55,17 @@ EXPECTED_COLUMNS = (
 
 if sa is not None:
     metadata = sa.MetaData()
-    _text, _int = sa.Text, sa.Integer
+
+    class CleanText(sa.types.TypeDecorator):
+        """Text without what only one of the databases takes: BMCs, logs and programs give NULs and broken characters."""
+
+        impl = sa.Text
+        cache_ok = True
+
+        def process_bind_param(self, value, dialect):
+            return clean(value) if isinstance(value, str) else value
+
+    _text, _int = CleanText, sa.Integer
 
     def _table(name, *columns):
         return sa.Table(name, metadata, *columns)

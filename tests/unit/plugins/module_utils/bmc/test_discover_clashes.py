@@ -118,6 +118,7 @@ def test_a_refused_password_names_entry_store_and_address(world):
 
 def test_a_lost_bmc_is_neither_another_host_nor_missing(world):
     world.run()
+    world.registry.save_node("LAB-test-0001", "test", bmc_port=9)
     ranges = ["127.0.8.41:9", f"127.0.8.42:{world.lab['gpu02'].port}", "127.0.8.49:9"]
     report = world.run(ranges=ranges)
     assert [problem["host"] for problem in report["problems"]] == ["gpu01"] and report["missing"] == []

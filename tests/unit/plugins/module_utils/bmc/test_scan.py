@@ -92,6 +92,55 @@ def test_a_busy_bmc_is_a_bmc(bmc, behaviour):
         assert scan.probe("127.0.0.1", there.port)["kind"] == "redfish"
 
 
+def test_an_answer_that_never_ends_does_not_hold_up_the_scan(bmc, monkeypatch):
+    """A byte now and then keeps every single read within its time."""
+    monkeypatch.setattr(scan, "ANSWER_S", 1.0)
+
+    class Dripping:
+        def gettimeout(self):
+            return 5.0
+
+        def settimeout(self, seconds):
+            assert 0 < seconds <= 5.0
+
+        def sendall(self, data):
+            pass
+
+        def getpeercert(self, binary_form):
+            return b"certificate"
+
+        def recv_into(self, buffer):
+            time.sleep(0.05)
+            buffer[0] = ord("H")
+            return 1
+
+    began = time.monotonic()
+    found = scan._ask_root(Dripping(), "127.0.0.1", {"kind": "other"})
+    assert found["kind"] == "other" and "does not end" in found["reason"]
+    assert time.monotonic() - began < 5
+
+
+def test_an_answer_that_nobody_thought_of_is_another_host(bmc, monkeypatch):
+    there, real = bmc["gpu01"], scan.probe
+
+    def odd(address, port, timeout):
+        if port == 9:
+            raise RecursionError("maximum recursion depth exceeded")
+        return real(address, port, timeout)
+
+    monkeypatch.setattr(scan, "probe", odd)
+    found = scan.scan([f"127.0.0.1:{there.port}", "127.0.0.1:9"], ipmi_port=0)
+    assert [entry["port"] for entry in found["bmcs"]] == [there.port]
+    assert "RecursionError" in found["others"][0]["reason"]
+
+
+def test_an_address_that_answers_ipmi_is_one_bmc_however_many_ports_were_asked(monkeypatch):
+    monkeypatch.setattr(scan, "probe", lambda address, port, timeout: {"kind": "silent", "reason": "no answer"})
+    monkeypatch.setattr(scan, "ipmi_presence", lambda addresses, port: set(addresses))
+    found = scan.scan(["127.0.0.1:8", "127.0.0.1:9", "127.0.0.2:9"])
+    assert [entry["address"] for entry in found["bmcs"]] == ["127.0.0.1", "127.0.0.2"]
+
+
 def test_something_that_takes_connections_and_says_nothing_is_no_bmc():
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
