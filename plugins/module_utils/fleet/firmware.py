@@ -170,28 +170,41 @@ class _Run:
             self.bmc = port
             self._right_server(port)
             port = self._with_tools(port)
-            plan, row, under_way = self._plan(port)
-            if isinstance(plan, dict):
-                return plan  # parked: nothing to do until a person says so
-            result = self._result(plan)
-            if not plan.changed:
-                return self._unchanged(plan, result, port)
-            refused = self._refused(plan, under_way)
-            if not under_way:
-                refused = refused or self._no_way(plan, port) or self._no_image(plan)
-            if self.check:
-                if under_way:
-                    self._resumed(plan, row, port, result)
-                return self._foretold(plan, under_way, refused, result)
-            if refused:
-                return {**result, "changed": False, **refused.with_host(self.row["name"]).as_result()}
-            if self.begin:
-                self.attempt = self.begin()
-            if row is None:
-                row = self._save(plan, port)
-            elif self.was_parked:
-                row = self._retry(row)
-            return self._carry_out(plan, row, port, result)
+            result, resumed = self._once(port)
+            if not resumed or result.get("failed"):
+                return result
+            # That was the plan of an earlier run. What this one is asked for may be more: another baseline, other components.
+            self.journal = None
+            further, _resumed = self._once(port)
+            if not further["changed"] and not further.get("failed"):
+                return result
+            notes = [*result["notes"], f"firmware plan {resumed} of an earlier run was brought to its end first"]
+            return {**further, "changed": True, "notes": [*notes, *further.get("notes", ())]}
+
+    def _once(self, port):
+        """(result, number of the firmware plan of an earlier run that was carried out, or None)."""
+        plan, row, under_way = self._plan(port)
+        if isinstance(plan, dict):
+            return plan, None  # parked: nothing to do until a person says so
+        result = self._result(plan)
+        if not plan.changed:
+            return self._unchanged(plan, result, port), None
+        refused = self._refused(plan, under_way)
+        if not under_way:
+            refused = refused or self._no_way(plan, port) or self._no_image(plan)
+        if self.check:
+            if under_way:
+                self._resumed(plan, row, port, result)
+            return self._foretold(plan, under_way, refused, result), None
+        if refused:
+            return {**result, "changed": False, **refused.with_host(self.row["name"]).as_result()}, None
+        if self.begin:
+            self.attempt = self.begin()
+        if row is None:
+            row = self._save(plan, port)
+        elif self.was_parked:
+            row = self._retry(row)
+        return self._carry_out(plan, row, port, result), row["id"] if under_way else None
 
     def _before_write(self):
         if self.journal is not None:
@@ -252,6 +265,8 @@ class _Run:
             return self._parked(read), read, False
         read = retried(read) if read else None
         busy = bool(read) and any(step["state"] in IN_FLIGHT for step in read["steps"])
+        # One of which only the end is missing is ended as well: power as before, health compared.
+        busy = busy or (bool(read) and all(step["state"] == "active" for step in read["steps"]))
         if busy:
             # What is in flight is brought to its end by the plan that sent it, whatever the baseline says by now.
             return planner.FirmwarePlan.from_dict(read["plan"]), read, True
@@ -357,13 +372,14 @@ class _Run:
         result["diff"]["after"] += "".join(f"# !  {line}\n" for line in lines)
         return result
 
-    @staticmethod
-    def _resumed(plan, row, port, result):
+    def _resumed(self, plan, row, port, result):
         """What is left of a plan that a dead run began, into the result of check mode: with the versions as they are read now, and without what is done."""
         left = plan.left({step["number"]: step["state"] for step in row["steps"]}, port.inventory())
         done = len(plan.steps) - len(left.steps)
         head = f"resumes firmware plan {row['id']}: {done} of {len(plan.steps)} images are done"
         diff = left.diff()
+        if plan.digest != self.baseline.digest:
+            head += f"; then baseline {self.baseline.name} is planned anew"
         result.update(
             plan=[head, *left.lines()],
             steps=_steps(plan, row["steps"]),

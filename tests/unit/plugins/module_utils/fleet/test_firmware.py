@@ -373,13 +373,58 @@ def test_check_mode_with_retry_foretells_what_the_real_run_does(site):
     assert site.run(check=True)["error"]["code"] == "parked"
     before = site.registry.firmware_plan("gpu01")
     planned = site.run(check=True, retry=True)
-    assert planned["plan"][0] == f"resumes firmware plan {saved['id']}: 0 of 5 images are done"
+    assert planned["plan"][0].startswith(f"resumes firmware plan {saved['id']}: 0 of 5 images are done")
     assert planned["consent_missing"] == [] and planned["would_refuse"] is None
     assert planned["steps"][0]["state"] == "pushing"
     assert site.registry.firmware_plan("gpu01") == before
     result = site.run(retry=True)
     assert result["state"] == "active" and site.running == WANTED
     assert [row["id"] for row in site.registry.firmware_plans("gpu01")] == [saved["id"]]
+
+
+def left_behind(site, states, **health):
+    """A plan for the baseline as it is, of a controller that is dead; its steps are moved to `states`."""
+    from ansible_collections.aicluster.baremetal.plugins.module_utils.firmware import planner
+
+    baseline = files.load(str(site.baseline_path))
+    rows = [{"id": name, "version": version} for name, version in site.running.items()]
+    stored = planner.plan(baseline, baseline.platforms["p"], rows)
+    me = process.this_controller()
+    dead = dataclasses.replace(me, started=me.started + 1)
+    before = {"health": health, "power": "off"}
+    saved = site.registry.save_firmware_plan("gpu01", stored.as_dict(), "dead", owner=dead, health=before)
+    for step, state in zip(stored.steps, states):
+        site.registry.set_firmware_step(saved["id"], 1, step.number, "planned", state, {"final": False})
+    return saved
+
+
+def test_a_new_baseline_while_an_image_is_under_way(site):
+    """The plan of the dead run is brought to its end; then this run does what it is asked for, and does not call the old baseline success."""
+    saved = left_behind(site, ["pushing"])
+    site.write(cpld={"wanted": "2.1", "image": site.image("CPLD", "2.1")})
+    planned = site.run(check=True)
+    assert "then baseline test-1 is planned anew" in planned["plan"][0]
+    result = site.run()
+    assert result["state"] == "active" and result["changed"] and site.running == {**WANTED, "CPLD": "2.1"}
+    assert f"firmware plan {saved['id']} of an earlier run was brought to its end first" in result["notes"]
+    assert [row["state"] for row in site.registry.firmware_plans("gpu01")] == ["done", "done"]
+    assert not site.run()["changed"]
+
+
+def test_killed_between_the_last_image_and_the_end_of_its_plan(site, monkeypatch):
+    """All images are active and nobody compared the health: that is not left out because the controller died."""
+    site.run()
+    site.write(bmc={"wanted": "2.1", "image": site.image("BMC", "2.1")})
+    left_behind(site, ["active"], system="OK", fan="OK")
+    site.write()  # what that image brought
+    with site.registry._db.engine.begin() as connection:
+        (row,) = connection.exec_driver_sql("SELECT id, plan FROM firmware_plans WHERE ended IS NULL").fetchall()
+        text = row[1].replace('"2.1"', '"2.0"')
+        connection.exec_driver_sql("UPDATE firmware_plans SET plan = ? WHERE id = ?", (text, row[0]))
+    monkeypatch.setattr(subject.RedfishUpdater, "health", lambda self: {"system": "OK", "fan": "Critical"})
+    result = site.run()
+    assert result["error"]["code"] == "health_regressed" and "fan: OK -> Critical" in result["error"]["seen"]
+    assert site.registry.firmware_plan("gpu01") is None and not site.run()["changed"]
 
 
 def test_a_new_baseline_while_nothing_is_under_way(site):
