@@ -42,6 +42,14 @@ def parse_ranges(ranges, port=443, limit=MOST_ADDRESSES):
         if match:
             text = match["v6"] or match["v4"]
             number = int(match["port"] or port)
+        if not 0 < number < 65536:
+            raise InvalidInput(
+                "this is no port",
+                thing="ranges",
+                wanted="1 to 65535",
+                seen=entry if match and match["port"] else number,
+                next_step="correct this entry of discover_ranges, or discover_port",
+            )
         try:
             for address in _expand(text, limit):
                 found[(str(address), number)] = None
