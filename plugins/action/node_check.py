@@ -67,6 +67,7 @@ _ITEM = {
     "rule": _TEXT,
     "source": _TEXT,
     "simulated": bool,
+    "gates": bool,
     "detail": _TEXT,
 }
 

@@ -121,7 +121,7 @@ def test_a_planned_hold_is_the_one_that_is_placed(registry, available):
         assert registry.verify_audit()["rows"] == rows, "nothing is written"
         assert registry.hold("gpu01", "alice", *words, actor=ME).changes == planned.changes
         rows = registry.verify_audit()["rows"]
-    registry.transition("gpu01", "available", "retired", ME, "sold")
+    registry.transition("gpu01", "available", "retired", ME, "sold", consent="S-gpu01")
     with pytest.raises(errors.Refused, match="nothing to hold"):
         registry.plan_hold("gpu01", "alice", "fan", "fan replaced")
 

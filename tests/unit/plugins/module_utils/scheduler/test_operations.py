@@ -307,7 +307,8 @@ def test_drain_refuses_in_check_mode_what_it_refuses(active, check):
     scheduler = Memory()
     with pytest.raises(InvalidInput):
         drain(active, scheduler, reason="  ", check=check)
-    active.transition("gpu01", "active", "retired", "test", "sold")
+    active.release_lease("gpu01", "slurm", "test")
+    active.transition("gpu01", "active", "retired", "test", "sold", consent="S1")
     with pytest.raises(Refused) as error:
         drain(active, scheduler, check=check)
     assert error.value.code == "node_retired" and not scheduler.writes
@@ -392,7 +393,7 @@ def test_gate_says_how_the_newest_burn_in_ended(registry):
     assert gate() == (None, False)
     passed(registry, "deploy", "software", "burn_in")
     assert gate() == ("pass", False)
-    registry.transition("gpu01", "accepted", "cleaning", "test")
+    registry.transition("gpu01", "accepted", "cleaning", "test", consent="S1")
     registry.transition("gpu01", "cleaning", "available", "test")
     passed(registry, "deploy")
     assert gate() == ("pass", True)
@@ -478,7 +479,8 @@ def test_planned_hardware_gives_the_lines_that_the_run_will_give(registry):
 def test_a_retired_node_leaves_slurm_conf_unless_another_has_its_name(active):
     active.record_evidence("gpu01", None, [{"check": "slurm_hardware", "outcome": "pass", "detail": HARDWARE}], "test")
     assert [entry["name"] for entry in operations.node_entries(active)[0]] == ["gpu01"]
-    active.transition("gpu01", "active", "retired", "test", "sold")
+    active.release_lease("gpu01", "slurm", "test")
+    active.transition("gpu01", "active", "retired", "test", "sold", consent="S1")
     assert operations.node_entries(active) == ([], ["gpu01", "gpu02", "gpu09"], [])
     active.save_node("S3", "test", name="gpu01", state="manageable", provision_ip="10.0.0.3")
     active.transition("gpu01", "manageable", "available", "test")
