@@ -21,11 +21,7 @@ class ActionModule(RegistryAction):
         params = self.params
         name, owner = params["name"] or self.host, params["owner"] or self.actor
         if params["state"] == "absent":
-            if self.check_mode:
-                present = self._present(name, owner)
-                plan = Plan([Change(f"hold of {owner}", present and present["reason"], None)])
-            else:
-                plan = self.registry.release(name, owner, self.actor)
+            plan = self.registry.release(name, owner, self.actor, check=self.check_mode)
         elif self.check_mode:
             present = self._present(name, owner)
             keys = ("reason", "exit_condition", "automation")

@@ -9,6 +9,7 @@ from . import tables as t
 from .attempts import alive, owner_of
 from .engine import seconds_between
 from .firmware import STOPPED, Firmware, next_step_of
+from .records import needs_resume, release_command, resume_command
 
 try:
     import sqlalchemy as sa
@@ -68,11 +69,12 @@ class Why:
             state, since = row["state"], row["state_since"]
             age = format_seconds(max(0.0, seconds_between(since, now)))
             if state == "retired":
-                add("retired", f"{row['name']} is retired.", since, transitions.NEXT_STEP["retired"])
+                add("retired", f"{row['name']} is retired.", since, transitions.next_step("retired", row["name"]))
                 return entries
             if row["maintenance"]:
+                end = f"ansible {row['name']} -m aicluster.baremetal.node -a 'serial={row['serial']} maintenance=false'"
                 text = f": {row['maintenance_reason']}" if row["maintenance_reason"] else ""
-                add("maintenance", f"It is in maintenance{text}.", None, "end the maintenance with the node module")
+                add("maintenance", f"It is in maintenance{text}.", None, end)
             statement = (
                 sa.select(t.holds)
                 .where(t.holds.c.serial == row["serial"], t.holds.c.released.is_(None))
@@ -80,11 +82,12 @@ class Why:
             )
             for hold in connection.execute(statement).mappings():
                 kind = "automation" if hold["automation"] else "a person"
+                release = resume_command if needs_resume(connection, row, hold) else release_command
                 add(
                     "hold",
                     f"It is held by {hold['owner']} ({kind}, {hold['actor']}): {hold['reason']}; until {hold['exit_condition']}.",
                     hold["since"],
-                    f"when that holds: release the hold of {hold['owner']}",
+                    f"when that holds: {release(row['name'], hold['owner'])}",
                 )
             last = (
                 connection.execute(
@@ -114,7 +117,7 @@ class Why:
                     f"state_{state}",
                     f"It has been {state} for {age}. {meaning}",
                     since,
-                    transitions.NEXT_STEP.get(state, "see docs/lifecycle.md"),
+                    transitions.next_step(state, row["name"]),
                 )
             elif row["lease"] not in ("slurm", "kubernetes"):
                 whom = f"leased to {row['lease']}" if row["lease"] else "leased to nobody"
@@ -152,7 +155,7 @@ class Why:
             reason = (nodes.loads(found["detail"]) or {}).get("reason") if found else None
             if reason:
                 text += f": set by {found['actor']}: {reason}"
-        add(state, text + ".", row["state_since"], transitions.NEXT_STEP[state])
+        add(state, text + ".", row["state_since"], transitions.next_step(state, row["name"]))
 
     @staticmethod
     def _add_firmware(connection, add, row):
