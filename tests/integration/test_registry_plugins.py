@@ -387,11 +387,12 @@ def test_the_report_has_the_answers_of_why_and_of_the_gate(registry, controller)
     registry.hold("gpu02", "alice", "fan", "fan replaced", False, ME)
     registry.record_evidence("gpu04", None, [{"check": "deploy.identity", "outcome": "pass"}], ME)
     page = controller.path / "report.html"
-    write = {"aicluster.baremetal.report": {"path": str(page)}, "register": "written"}
+    write = {"aicluster.baremetal.report": {"path": "report.html"}, "register": "written"}
     figures = "{{ written.in_service }} of {{ written.nodes }}, not {{ written.out_of_service | map(attribute='name') | join(' ') }}"
-    plays = [play("localhost", write, {"ansible.builtin.debug": {"msg": figures}}, connection="local")]
+    where = {"ansible.builtin.debug": {"msg": "at {{ written.path }}"}}
+    plays = [play("localhost", write, {"ansible.builtin.debug": {"msg": figures}}, where, connection="local")]
     output, recap = controller.run(plays)
-    assert "1 of 6, not gpu02 gpu03" in output and recap["localhost"][1] == 1
+    assert f"at {page}" in output and "1 of 6, not gpu02 gpu03" in output and recap["localhost"][1] == 1
     rows = dict(re.findall(r'<tr class="node"><td><a href="#(\w+)">(.*?)</tr>', page.read_text(), re.DOTALL))
     assert 'class="mark pass">pass<' in rows["gpu01"] and ">1 not counted<" in rows["gpu01"]
     assert ">not run<" in rows["gpu04"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.outcome import COULD_NOT_TEST, FAIL, gates
-from ..core.units import format_seconds
+from ..core.units import format_count, format_seconds, format_time
 from . import audit, nodes, transitions
 from . import tables as t
 from .attempts import alive, owner_of
@@ -28,13 +28,12 @@ NEEDS_BMC = ("registered", "verifying", "manageable", "inspecting", "updating", 
 def sentence_of_evidence(item):
     """One evidence row of the table as words: check, what was seen, what was allowed, and whether an instrument was simulated."""
     value, limit = nodes.loads(item["value"]), nodes.loads(item["limit_value"])
-    unit = f" {item['unit']}" if item["unit"] else ""
     detail = nodes.loads(item["detail"])
     words = [f"{item['check_name']}: {item['outcome'].replace('_', ' ')}"]
     if value is not None:
-        words.append(f"seen {value}{unit}")
+        words.append(f"seen {format_count(value, item['unit'])}")
     if limit is not None:
-        words.append(f"allowed {limit}{unit}")
+        words.append(f"allowed {format_count(limit, item['unit'])}")
     if isinstance(detail, str):
         words.append(detail)
     elif isinstance(detail, dict) and detail:
@@ -54,9 +53,11 @@ class Why:
         Order: what ends everything (retired), what people decided (maintenance, holds), what went wrong (failed or quarantined, with the last failing
         evidence), a BMC that lets nobody in where the next stage needs it, what is under way or waits (state, attempt, deadline), what is missing though the
         state is active (lease), and a lost BMC where only later work needs it.
-        `now` (a registry time) makes ages count up to then: a report of one state of the registry stays the same however late it is written.
+        `now` (a registry time) is for what is written down and read later: the answer as of then, with points in time instead of ages. A report of one state
+        of the registry stays the same however late it is written.
         """
         with self._db.read() as connection:
+            written = now is not None
             now = now or self._db.now(connection)
             row = nodes.find(connection, node)
             entries = []
@@ -67,7 +68,11 @@ class Why:
                 )
 
             state, since = row["state"], row["state_since"]
-            age = format_seconds(max(0.0, seconds_between(since, now)))
+            age = (
+                f"since {format_time(since)}"
+                if written
+                else f"for {format_seconds(max(0.0, seconds_between(since, now)))}"
+            )
             if state == "retired":
                 add("retired", f"{row['name']} is retired.", since, transitions.next_step("retired", row["name"]))
                 return entries
@@ -110,12 +115,12 @@ class Why:
                 # what it waits for is more to the point than that its controller is gone
                 if last["stage"] == "firmware":
                     self._add_firmware(connection, add, row)
-                self._add_under_way(add, row, last, now)
+                self._add_under_way(add, row, last, now, written)
             elif state != transitions.IN_SERVICE:
                 meaning = transitions.STATES.get(state, "")
                 add(
                     f"state_{state}",
-                    f"It has been {state} for {age}. {meaning}",
+                    f"It has been {state} {age}. {meaning}",
                     since,
                     transitions.next_step(state, row["name"]),
                 )
@@ -135,10 +140,21 @@ class Why:
                 self._add_evidence(connection, add, row["serial"], ACCESS_CHECK)
             return entries
 
+    def firmware_left(self, node):
+        """[{code, text, since, next_step}]: an update of the node that stopped and was not taken up again, also where it keeps nobody out of service."""
+        entries = []
+
+        def add(code, text, since=None, next_step=None):
+            entries.append({"code": code, "text": text, "since": since, "next_step": next_step})
+
+        with self._db.read() as connection:
+            self._add_firmware(connection, add, nodes.find(connection, node))
+        return entries
+
     @staticmethod
     def _add_failure(connection, add, row, last, age):
         state = row["state"]
-        text = f"It has been {state} for {age}"
+        text = f"It has been {state} {age}"
         # One transaction ends an attempt and sets the state that follows: the same time. Any other attempt is not what led here.
         if last is not None and last["ended"] == row["state_since"]:
             text += f": attempt {last['id']} at stage {last['stage']} ended with: {last['reason'] or last['outcome']}"
@@ -207,11 +223,12 @@ class Why:
                     code = f"evidence_{outcome}" if gating else "evidence_not_gating"
                     add(code, f"{sentence_of_evidence(item)}.", item["time"], step)
 
-    def _add_under_way(self, add, row, last, now):
-        age = seconds_between(last["started"], now)
+    def _add_under_way(self, add, row, last, now, written):
+        age = format_seconds(max(0.0, seconds_between(last["started"], now)))
+        age = f"since {format_time(last['started'])}" if written else f"for {age}"
         left = seconds_between(now, last["deadline"])
         owner = owner_of(last)
-        text = f"Attempt {last['id']} at stage {last['stage']} has been under way for {format_seconds(max(0.0, age))}"
+        text = f"Attempt {last['id']} at stage {last['stage']} has been under way {age}"
         text += f", last step: {last['last_step'] or 'none yet'}"
         who = f"process {owner.pid} on {owner.host}"
         if alive(last, now, self.stale_after) is False:
@@ -224,14 +241,18 @@ class Why:
         elif left < 0:
             add(
                 "attempt_late",
-                f"{text}; it is {format_seconds(-left)} past its deadline of {format_seconds(last['deadline_s'])}.",
+                f"{text}; its deadline was {format_time(last['deadline'])}."
+                if written
+                else f"{text}; it is {format_seconds(-left)} past its deadline of {format_seconds(last['deadline_s'])}.",
                 last["started"],
                 f"look at {who}; when it hangs, end it and run the {last['stage']} playbook again",
             )
         else:
             add(
                 "attempt_under_way",
-                f"{text}; {format_seconds(left)} of {format_seconds(last['deadline_s'])} are left.",
+                f"{text}; its deadline is {format_time(last['deadline'])}."
+                if written
+                else f"{text}; {format_seconds(left)} of {format_seconds(last['deadline_s'])} are left.",
                 last["started"],
                 f"wait; {who} works on it",
             )

@@ -151,6 +151,21 @@ def test_a_step_that_moves_a_node_names_a_command_that_the_table_allows():
     assert step.endswith("ansible-playbook aicluster.baremetal.burn_in -l gpu02")
 
 
+def test_what_is_written_down_has_times_instead_of_ages(registry, available, burning_in):
+    begin = burning_in()
+    now = registry.audit_rows(limit=1)[-1]["time"]
+    started = registry.attempt(begin.attempt)["started"][:19].replace("T", " ")
+    text = registry.why("gpu01", now=now)[0]["text"]
+    assert f"under way since {started} UTC" in text and "its deadline is 20" in text and "are left" not in text
+    assert "under way for " in registry.why("gpu01")[0]["text"]
+    registry.finish("gpu01", begin.attempt, begin.fencing, "fail", ME, "ECC")
+    now = registry.audit_rows(limit=1)[-1]["time"]
+    assert f"quarantined since {now[:19].replace('T', ' ')} UTC: attempt" in registry.why("gpu01", now=now)[0]["text"]
+    assert "quarantined for " in registry.why("gpu01")[0]["text"]
+    available("gpu02")
+    assert "available since 20" in registry.why("gpu02", now=now)[0]["text"]
+
+
 def test_every_state_has_a_next_step():
     assert set(transitions.NEXT_STEP) == {*transitions.STATES, *transitions.FAILED_STATES}
 
