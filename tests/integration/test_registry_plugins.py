@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -372,6 +373,34 @@ def test_why_evidence_and_hold(registry, controller):
     assert "gpu01 is not in service (state quarantined)." in output and list(recap) == ["gpu01"]
     output, _recap = controller.run((ROOT / "playbooks" / "why.yml").read_text(), "-e", "node=gpu77", rc=2)
     assert "the registry has no such node" in output
+
+
+def test_the_commands_that_why_names_do_it(registry, controller):
+    def follow(text):
+        done = []
+        for command in re.findall(r"ansible gpu01 -m [\w.]+ -a '(?:[^']|'\"'\"')*'", text):
+            words = shlex.split(command)
+            words[0] = str(pathlib.Path(sys.executable).parent / words[0])
+            done.append(
+                subprocess.run(
+                    [*words, "-i", "all.aicluster.yml"],
+                    cwd=controller.path, env=controller.environment, capture_output=True, text=True, check=False, timeout=120,
+                )
+            )  # fmt: skip
+            assert done[-1].returncode == 0, done[-1].stdout + done[-1].stderr
+            assert "add_host" not in done[-1].stdout
+        return len(done)
+
+    for stage, outcome in (("deploy", "pass"), ("software", "pass"), ("burn_in", "fail")):
+        begin = registry.begin("gpu01", stage, actor=ME)
+        registry.finish("gpu01", begin.attempt, begin.fencing, outcome, ME, "because")
+    registry.save_node("S1", ME, maintenance=True)
+    for owner in ("alice@desk", "Bob o'Hara"):
+        registry.hold("gpu01", owner, "fan", "fan replaced", False, ME)
+    assert [entry["code"] for entry in registry.why("gpu01")] == ["maintenance", "hold", "hold", "quarantined"]
+    assert [follow(entry["next_step"]) for entry in registry.why("gpu01")] == [1, 1, 1, 2]
+    [last] = registry.why("gpu01")
+    assert last["code"] == "state_burn_in" and registry.node("gpu01")["state"] == "burn_in"
 
 
 def test_the_report_has_the_answers_of_why_and_of_the_gate(registry, controller):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import secrets
 import shlex
 
@@ -67,7 +69,10 @@ def resume_command(name, owner):
 
 
 def release_command(name, owner):
-    return f"ansible {name} -m aicluster.baremetal.hold -a {shlex.quote(f'owner={shlex.quote(owner)} state=absent')}"
+    # Quotes inside quotes are read otherwise by Ansible than by a shell; JSON is read the same by both.
+    plain = re.fullmatch(r"[\w.@-]+", owner)
+    options = f"owner={owner} state=absent" if plain else json.dumps({"owner": owner, "state": "absent"})
+    return f"ansible {name} -m aicluster.baremetal.hold -a {shlex.quote(options)}"
 
 
 class Records:
