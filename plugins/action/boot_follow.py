@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from ansible_collections.aicluster.baremetal.plugins.action import boot_confirm
+from ansible_collections.aicluster.baremetal.plugins.action import boot_confirm, node_lifecycle
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.plan import Change, Plan
 from ansible_collections.aicluster.baremetal.plugins.module_utils.netboot import timeline, wait
@@ -17,7 +17,7 @@ class ActionModule(boot_confirm.ActionModule):
         allowed = timeline.limits(given)
         if self.check_mode:
             # Begin wrote nothing in check mode, so there is no attempt to end.
-            diff = Plan([Change(f"{self.host}.attempt", "under way", "ended: pass")]).diff()
+            diff = Plan([Change(f"{self.host}.attempt", "under way", f"ended: {node_lifecycle.NOT_KNOWN}")]).diff()
             return {"changed": True, "last_step": None, "items": [], "node": {}, "diff": diff}
         attempt, fencing = self.require_attempt()
         try:

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.core.plan import Change, Plan
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
 
 
@@ -21,11 +20,7 @@ class ActionModule(RegistryAction):
         params = self.params
         name, owner = params["name"] or self.host, params["owner"] or self.actor
         if params["state"] == "absent":
-            if self.check_mode:
-                present = self._present(name, owner)
-                plan = Plan([Change(f"hold of {owner}", present and present["reason"], None)])
-            else:
-                plan = self.registry.release(name, owner, self.actor)
+            plan = self.registry.release(name, owner, self.actor, check=self.check_mode)
         else:
             text = (params["reason"], params["exit_condition"], params["automation"])
             if self.check_mode:
@@ -33,6 +28,3 @@ class ActionModule(RegistryAction):
             else:
                 plan = self.registry.hold(name, owner, *text, self.actor)
         return self.planned(plan, holds=self.registry.holds(name))
-
-    def _present(self, name, owner):
-        return next((hold for hold in self.registry.holds(name) if hold["owner"] == owner), None)

@@ -7,6 +7,9 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.core.plan impo
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import transitions
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction, plain
 
+# Nothing was done in check mode, so nothing passed.
+NOT_KNOWN = "with an outcome that only the real run can tell"
+
 
 class ActionModule(RegistryAction):
     ARGUMENT_SPEC = {
@@ -144,11 +147,11 @@ class ActionModule(RegistryAction):
     def _finish(self, name):
         if self.check_mode:
             # Begin wrote nothing in check mode, so there is no attempt to end; what would follow depends on work that was not done.
-            outcome = self.params["to_state"] or self.params["outcome"]
+            ended = NOT_KNOWN if self.params["outcome"] == "pass" else self.params["to_state"] or self.params["outcome"]
             return {
                 "name": name,
                 "changed": True,
-                "diff": self._diff(f"{name}.attempt", "under way", f"ended: {outcome}"),
+                "diff": self._diff(f"{name}.attempt", "under way", f"ended: {ended}"),
             }
         attempt, fencing = self._numbers(name)
         stage = transitions.STAGES[self.registry.attempt(attempt)["stage"]]

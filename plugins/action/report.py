@@ -20,7 +20,8 @@ class ActionModule(RegistryAction):
     }
 
     def execute(self):
-        path = self.params["path"]
+        # A relative path is one of the directory in which Ansible was called; the result says which file it is.
+        path = os.path.abspath(self.params["path"])
         places.require_writable(path, "path")
         page = self._page()
         wanted = html.render(page)
@@ -59,6 +60,7 @@ class ActionModule(RegistryAction):
             of_each(lambda serial: operations.burn_in_gate(registry, serial)),
             {**registry.verify_audit(), "last_time": as_of},
             title=self.params["title"],
+            firmware=of_each(registry.firmware_left),
         )
 
     @staticmethod

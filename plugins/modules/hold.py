@@ -11,6 +11,7 @@ author: aicluster contributors (@aicluster)
 description:
   - Places or releases a hold. No stage begins on a held node.
   - A hold has an owner and an exit condition. One owner cannot release the hold of another.
+  - A hold that came with a drain in the scheduler is ended by M(aicluster.baremetal.resume), which ends both; C(state=absent) refuses it.
 extends_documentation_fragment:
   - aicluster.baremetal.registry
   - aicluster.baremetal.registry.attributes

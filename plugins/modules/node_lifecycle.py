@@ -24,7 +24,8 @@ options:
     description:
       - V(begin) takes the node for O(stage), or says why not. Not to be selected is no failure.
       - V(step) records a step and a heartbeat, and fails when a newer attempt owns the node.
-      - V(finish) ends the attempt with O(outcome) and sets the state that follows.
+      - V(finish) ends the attempt with O(outcome) and sets the state that follows. In check mode nothing was done that could have passed, so the
+        difference promises no pass.
       - V(transition) moves the node to O(to_state), for transitions that belong to no stage.
     type: str
     choices: [begin, step, finish, transition]

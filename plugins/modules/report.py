@@ -17,7 +17,7 @@ extends_documentation_fragment:
   - aicluster.baremetal.registry.attributes
 options:
   path:
-    description: The file to write, on the controller.
+    description: The file to write, on the controller. A relative path counts from the directory in which Ansible is called.
     type: path
     required: true
   title:
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: The file.
+  description: The file, as an absolute path.
   returned: success
   type: str
   sample: /srv/www/cluster/index.html

@@ -61,6 +61,11 @@ reason:
   description: Why.
   returned: always
   type: str
+summary:
+  description: The same in a few words for people.
+  returned: always
+  type: str
+  sample: "KVM does not work here (/dev/kvm does not exist): emulation (TCG)"
 probed:
   description: Whether a kernel was booted in this call.
   returned: always

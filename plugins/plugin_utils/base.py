@@ -5,6 +5,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
@@ -194,6 +195,9 @@ class RegistryAction(ActionBase):
 
         Facts would do for the variables, but a fact cache keeps them for the next run, where a fencing number is wrong.
         """
+        # The program `ansible` (its argument is a pattern of hosts) runs one task: there is no rest, and it would print what is meant for Ansible.
+        if isinstance(context.CLIARGS.get("args"), str):
+            return
         # From ansible-core 2.21 on it is a call to the controller, before that a key of the result.
         if hasattr(ActionBase, "add_host"):
             self.add_host(name, host_vars=dict(variables or {}), parent_group_names=list(groups))

@@ -152,6 +152,15 @@ def _given(row):
     return {key: value for key, value in row.items() if value is not None}
 
 
+def _folded(changes):
+    """One change a thing, from what it was first to what it is last: a node that moves on twice would otherwise have one of its states as context."""
+    folded = {}
+    for change in changes:
+        before = folded[change.thing].before if change.thing in folded else change.before
+        folded[change.thing] = Change(change.thing, before, change.after)
+    return list(folded.values())
+
+
 def _told(item):
     """An item of evidence as one text: what two of them are compared by, and what a diff shows."""
     step = (item.get("detail") or {}).get("next_step")
@@ -1304,7 +1313,7 @@ class Stage:
         self._note_case(records)
         report = {
             "changed": plan.changed,
-            "diff": plan.diff(),
+            "diff": (Plan(_folded(self.changes)) or plan).diff(),
             "asked": seen["asked"],
             # What should be a BMC and does not answer as one is lost, and neither just silent nor another host.
             "silent": len([address for address in seen["silent"] if address not in self.lost]),

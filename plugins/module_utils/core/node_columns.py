@@ -11,6 +11,8 @@ from .texts import clean as clean_text
 PROTOCOLS = ("redfish", "ipmi")
 _BMC_PORT = {"redfish": 443, "ipmi": 623}  # what an empty bmc_port means
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+# Ansible's own names, and the groups of the inventory plugin that a host name could equal: all others of it have an underscore.
+RESERVED_NAMES = ("all", "ungrouped", "localhost", "127.0.0.1", "nodes", "held")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?)*", re.IGNORECASE)
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 _HOST_WANTED = "an IPv4 or IPv6 address or a host name, without scheme, port and brackets"
@@ -66,6 +68,8 @@ def _number(top):
 def _name(text):
     if not _NAME.fullmatch(text) or len(text) > 253:
         raise ValueError("a host name: lower case letters, digits, hyphens")
+    if text in RESERVED_NAMES:
+        raise ValueError(f"a name that means nothing else in an inventory (not {', '.join(RESERVED_NAMES)})")
     return text
 
 

@@ -57,3 +57,17 @@ def format_seconds(seconds):
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def format_time(text):
+    """A registry time as people read it in a page: to the second, with its zone."""
+    return f"{str(text)[:19].replace('T', ' ')} UTC" if text else ""
+
+
+def format_count(value, unit):
+    """ "2 errors", "1 error", "1 row or page", "0.5 of the memory", "3"; the unit is given in the plural."""
+    if not unit:
+        return f"{value}"
+    if isinstance(value, (int, float)) and value == 1 and not isinstance(value, bool) and "/" not in unit:
+        unit = re.sub(r"(?<=[A-Za-z]{2})s\b", "", unit)
+    return f"{value} {unit}"

@@ -387,7 +387,7 @@ def kernel_events(events, report, simulated):
 def diagnostic(result, report, level, simulated):
     """dcgmi diag: every test of the level ran and passed on every GPU. Skipped tests and a level that was not reached are no pass."""
     parts = {
-        "unit": "tests",
+        "unit": "failed tests",
         "rule": "gpu-diag/1",
         "source": f"dcgmi diag -r {level} -j",
         "simulated": simulated or result.simulated,

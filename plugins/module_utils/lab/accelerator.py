@@ -69,7 +69,7 @@ def probe(kernel, seconds=20, accel="kvm", cpu="host"):
                 part = os.read(guest.stdout.fileno(), 65536)
                 if not part:
                     last = seen.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-                    return False, f"QEMU ended; last line: {last[0][:200]}"
+                    return False, f"QEMU ended before a kernel started; last line: {last[0][:200]}"
                 seen += part
                 if any(mark in seen for mark in PROOF):
                     return True, f"a kernel started in {seconds - (end - time.monotonic()):.1f} s"
@@ -87,10 +87,10 @@ def _boot_id():
 
 
 def decide(wanted="auto", kernels=(), cache=None, seconds=20, keep=True):
-    """{accel, cpu, reason, probed}. `wanted` kvm raises Refused where the probe fails; without any kernel to boot the answer is TCG."""
+    """{accel, cpu, reason, probed, summary}. `wanted` kvm raises Refused where the probe fails; without any kernel to boot the answer is TCG."""
     version = qemu_version()
     if wanted == "tcg":
-        return {**TCG, "reason": "asked for", "probed": False}
+        return {**TCG, "reason": "asked for", "probed": False, "summary": "emulation (TCG), as asked for"}
     if not os.path.exists("/dev/kvm"):
         works, reason, probed = False, "/dev/kvm does not exist", False
     else:
@@ -124,4 +124,5 @@ def decide(wanted="auto", kernels=(), cache=None, seconds=20, keep=True):
             seen=reason,
             next_step="set virtual_lab_accel to auto",
         )
-    return {**(KVM if works else TCG), "reason": reason, "probed": probed}
+    summary = "KVM" if works else f"KVM does not work here ({reason.partition(';')[0]}): emulation (TCG)"
+    return {**(KVM if works else TCG), "reason": reason, "probed": probed, "summary": summary}

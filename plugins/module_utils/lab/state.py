@@ -116,6 +116,25 @@ def expected_yaml(description):
     )
 
 
+def _refuse_fewer(description):
+    """A server that the lab has and the description has not would stay behind without a BMC, running or not."""
+    path = os.path.join(description["dir"], "lab.json")
+    try:
+        present = [node["name"] for node in json.loads(_read(path) or "{}").get("nodes", [])]
+    except ValueError:  # cut off by hand: it is written anew
+        return
+    wanted = [node["name"] for node in description["nodes"]]
+    surplus = [name for name in present if name not in wanted]
+    if surplus:
+        raise Refused(
+            "the lab has servers that are no longer asked for",
+            thing=f"lab {description['name']}",
+            wanted=", ".join(wanted),
+            seen=", ".join(present),
+            next_step=f"remove the lab first (make demo-down), or ask for {', '.join(surplus)} too (make demo NODES={len(present)})",
+        )
+
+
 def plan(description):
     """What is missing or differs, as a Plan over paths. Contents are never part of it: a path is `absent`, `present` or `differs`."""
     directory, run_directory = description["dir"], description["run_dir"]
@@ -123,6 +142,7 @@ def plan(description):
     for path in (directory, run_directory):
         if not owned(path, description["name"]):
             changes.append(Change(path, None, "directory"))
+    _refuse_fewer(description)
     for path in [os.path.join(directory, sub) for sub in SUBDIRECTORIES] + _node_directories(description):
         if not os.path.isdir(path):
             changes.append(Change(path, None, "directory"))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import secrets
+import shlex
 
 from ..core import errors, node_columns
 from ..core.outcome import OUTCOMES, gates
@@ -19,6 +22,10 @@ except ImportError:  # reported by open_registry
     sa = None
 
 LEASES = ("slurm", "kubernetes", "maintenance")
+DRAIN_ACTION = "drain"  # audit row, detail {"owner"}: the scheduler drains the node for the open hold of this owner
+# States in which `resume` gives a node back to its scheduler. In any other a hold is released alone, and the enrolment finds the drain.
+# The same as scheduler.operations.IN_SCHEDULER_STATES.
+RESUMED_STATES = ("active", "enrolling")
 BOOT_STEPS = (
     "power_on",
     "dhcp",
@@ -43,6 +50,30 @@ _ITEM_KEYS = ("check", "outcome", "gates", "value", "unit", "limit", "rule", "so
 
 def _token_hash(token):
     return hashlib.sha256(str(token).encode("utf-8")).hexdigest()
+
+
+def drained_for(connection, hold):
+    """Does the scheduler drain the node for this open hold?"""
+    statement = sa.select(t.audit.c.detail).where(
+        t.audit.c.serial == hold["serial"], t.audit.c.action == DRAIN_ACTION, t.audit.c.time >= hold["since"]
+    )
+    return any(nodes.loads(text)["owner"] == hold["owner"] for text in connection.execute(statement).scalars())
+
+
+def needs_resume(connection, row, hold):
+    """Must this open hold of the node `row` be ended by `resume`, which ends its drain too?"""
+    return row["state"] in RESUMED_STATES and drained_for(connection, hold)
+
+
+def resume_command(name, owner):
+    return f"ansible-playbook aicluster.baremetal.resume -l {name} -e {shlex.quote(f'owner={owner}')}"
+
+
+def release_command(name, owner):
+    # Quotes inside quotes are read otherwise by Ansible than by a shell; JSON is read the same by both.
+    plain = re.fullmatch(r"[\w.@-]+", owner)
+    options = f"owner={owner} state=absent" if plain else json.dumps({"owner": owner, "state": "absent"})
+    return f"ansible {name} -m aicluster.baremetal.hold -a {shlex.quote(options)}"
 
 
 class Records:
@@ -172,14 +203,38 @@ class Records:
         before = {key: present[key] for key in wanted} if present else None
         return Plan([Change(f"hold of {owner}", before, wanted)]), row, present
 
-    def release(self, node, owner, actor=""):
-        """End this owner's hold; returns a Plan, unchanged when there is none. Holds of other owners stay."""
+    def note_drain(self, node, owner, actor=""):
+        """Write down that the scheduler drains the node for this owner's open hold; nothing where there is no such hold, or it is written already."""
+
+        def work(connection):
+            row = nodes.find(connection, node, lock=True)
+            present = self._open_hold(connection, row["serial"], owner)
+            if present and not drained_for(connection, present):
+                audit.append(connection, self._db.now(connection), actor, row["serial"], DRAIN_ACTION, {"owner": owner})
+
+        self._db.write(work)
+
+    def release(self, node, owner, actor="", *, resumed=False, check=False):
+        """End this owner's hold; returns a Plan, unchanged when there is none. Holds of other owners stay.
+
+        Refused for a hold that goes with a drain in the scheduler, unless the caller ends that too (`resumed`): the node would be free here and drained there.
+        """
 
         def work(connection):
             row = nodes.find(connection, node, lock=True)
             present = self._open_hold(connection, row["serial"], owner)
             plan = Plan([Change(f"hold of {owner}", present["reason"] if present else None, None)])
-            if present:
+            if present and not resumed and needs_resume(connection, row, present):
+                raise errors.Refused(
+                    "this hold came with a drain in the scheduler, which would stay",
+                    host=row["name"],
+                    thing=f"hold of {owner}",
+                    wanted="both ended together",
+                    seen=present["reason"],
+                    next_step=resume_command(row["name"], owner),
+                    code="hold_with_drain",
+                )
+            if present and not check:
                 now = self._db.now(connection)
                 where = t.holds.c.id == present["id"]
                 connection.execute(t.holds.update().where(where).values(released=now, released_by=str(actor)))
@@ -197,14 +252,17 @@ class Records:
         return connection.execute(statement).mappings().one_or_none()
 
     def holds(self, node=None, history=False):
-        """Open holds of a node, or of all nodes, oldest first; history=True adds released ones."""
+        """Open holds of a node, or of all nodes, oldest first; history=True adds released ones. `drained`: the scheduler drains the node for it."""
         with self._db.read() as connection:
             statement = sa.select(t.holds, t.nodes.c.name).join(t.nodes).order_by(t.holds.c.id)
             if node is not None:
                 statement = statement.where(t.holds.c.serial == nodes.find(connection, node)["serial"])
             if not history:
                 statement = statement.where(t.holds.c.released.is_(None))
-            return [dict(row) for row in connection.execute(statement).mappings()]
+            rows = [dict(row) for row in connection.execute(statement).mappings()]
+            for row in rows:
+                row["drained"] = row["released"] is None and drained_for(connection, row)
+            return rows
 
     # leases
 

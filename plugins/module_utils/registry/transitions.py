@@ -109,7 +109,15 @@ STAGES = {
         "silent_s": 1800,
     },
 }
-# What a person does next with a node in a state, for every state: the playbook of the stage, or a verb.
+
+
+def _move(state, reason):
+    return f"ansible NODE -m aicluster.baremetal.node_lifecycle -a 'state=transition to_state={state} reason={reason}'"
+
+
+_BURN_IN = f"{_move('burn_in', 'repaired')}, then ansible-playbook aicluster.baremetal.burn_in -l NODE"
+
+# What a person does next with a node in a state, for every state: the playbook of the stage, or the command. `next_step` puts the name in.
 NEXT_STEP = {
     "registered": "run the discover playbook",
     "verifying": "run the discover playbook: it goes on from here",
@@ -124,21 +132,22 @@ NEXT_STEP = {
     "accepted": "run the enroll playbook",
     "enrolling": "run the enroll playbook again",
     "active": "none: it is in service",
-    "draining": "wait for the running work to end and release the lease (the drain playbook with wait=true release=true), then move it on",
-    "suspect": "look at the last evidence, then set it active or quarantined",
-    "quarantined": "repair it, move it to servicing, and run the burn_in playbook again",
-    "servicing": "finish the repair, then move it to burn_in",
-    "cleaning": "wait for the erase, then move it to available; when nobody erases it any more, move it to cleaning_failed",
+    "draining": "wait for the running work to end and release the lease (the drain playbook with wait=true release=true), "
+    f"then move it on: {_move('servicing', 'drained')} (or to_state=manageable); to_state=active calls the drain off",
+    "suspect": f"look at the last evidence, then: {_move('active', 'cleared')}, or the same with to_state=quarantined",
+    "quarantined": f"{_move('servicing', 'repair')}, repair it, then {_BURN_IN}",
+    "servicing": f"finish the repair, then {_BURN_IN}",
+    "cleaning": f"wait for the erase, then {_move('available', 'erased')}; when nobody erases it any more, the same with to_state=cleaning_failed",
     "retired": "none: a retired node does not come back under this record",
     # The BMC's evidence below the state says what is wrong with it; discovery moves the node on by itself once it gets in.
     "verifying_failed": "remove the cause that the check bmc_access names, then run the discover playbook again",
     "inspecting_failed": "remove the cause that the check bmc_access names, then run the discover playbook again",
     **{
-        f"{row['working']}_failed": f"remove the cause, then run the {stage} playbook with {stage}_retry_failed=true"
+        f"{row['working']}_failed": f"remove the cause, then run the {stage} playbook with -e {stage}_retry_failed=true"
         for stage, row in STAGES.items()
     },
     **{
-        f"{state}_failed": f"remove the cause, then move it to {state} (try again) or manageable (start over) with node_lifecycle"
+        f"{state}_failed": f"remove the cause, then {_move(state, 'retry')}, or the same with to_state=manageable to start over"
         for state in ("draining", "servicing", "cleaning")
     },
 }
@@ -217,6 +226,11 @@ _ALLOWED = {(row["from"], row["to"]): row for row in TRANSITIONS}
 def find(old, new):
     """The row for a transition, or None when it is not in the table."""
     return _ALLOWED.get((old, new))
+
+
+def next_step(state, name):
+    """What a person does next with the node of this name."""
+    return NEXT_STEP[state].replace("NODE", name)
 
 
 def targets(old):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ..core.outcome import COULD_NOT_TEST, FAIL, gates
-from ..core.units import format_seconds
+from ..core.units import format_count, format_seconds, format_time
 from . import audit, nodes, transitions
 from . import tables as t
 from .attempts import alive, owner_of
 from .engine import seconds_between
 from .firmware import STOPPED, Firmware, next_step_of
+from .records import needs_resume, release_command, resume_command
 
 try:
     import sqlalchemy as sa
@@ -27,13 +28,12 @@ NEEDS_BMC = ("registered", "verifying", "manageable", "inspecting", "updating", 
 def sentence_of_evidence(item):
     """One evidence row of the table as words: check, what was seen, what was allowed, and whether an instrument was simulated."""
     value, limit = nodes.loads(item["value"]), nodes.loads(item["limit_value"])
-    unit = f" {item['unit']}" if item["unit"] else ""
     detail = nodes.loads(item["detail"])
     words = [f"{item['check_name']}: {item['outcome'].replace('_', ' ')}"]
     if value is not None:
-        words.append(f"seen {value}{unit}")
+        words.append(f"seen {format_count(value, item['unit'])}")
     if limit is not None:
-        words.append(f"allowed {limit}{unit}")
+        words.append(f"allowed {format_count(limit, item['unit'])}")
     if isinstance(detail, str):
         words.append(detail)
     elif isinstance(detail, dict) and detail:
@@ -58,9 +58,11 @@ class Why:
         Order: what ends everything (retired), what people decided (maintenance, holds), what went wrong (failed or quarantined, with the last failing
         evidence), a BMC that lets nobody in where the next stage needs it, what is under way or waits (state, attempt, deadline), what is missing though the
         state is active (lease), and a lost BMC where only later work needs it.
-        `now` (a registry time) makes ages count up to then: a report of one state of the registry stays the same however late it is written.
+        `now` (a registry time) is for what is written down and read later: the answer as of then, with points in time instead of ages. A report of one state
+        of the registry stays the same however late it is written.
         """
         with self._db.read() as connection:
+            written = now is not None
             now = now or self._db.now(connection)
             row = nodes.find(connection, node)
             entries = []
@@ -71,13 +73,18 @@ class Why:
                 )
 
             state, since = row["state"], row["state_since"]
-            age = format_seconds(max(0.0, seconds_between(since, now)))
+            age = (
+                f"since {format_time(since)}"
+                if written
+                else f"for {format_seconds(max(0.0, seconds_between(since, now)))}"
+            )
             if state == "retired":
-                add("retired", f"{row['name']} is retired.", since, transitions.NEXT_STEP["retired"])
+                add("retired", f"{row['name']} is retired.", since, transitions.next_step("retired", row["name"]))
                 return entries
             if row["maintenance"]:
+                end = f"ansible {row['name']} -m aicluster.baremetal.node -a 'serial={row['serial']} maintenance=false'"
                 text = f": {row['maintenance_reason']}" if row["maintenance_reason"] else ""
-                add("maintenance", f"It is in maintenance{text}.", None, "end the maintenance with the node module")
+                add("maintenance", f"It is in maintenance{text}.", None, end)
             statement = (
                 sa.select(t.holds)
                 .where(t.holds.c.serial == row["serial"], t.holds.c.released.is_(None))
@@ -85,11 +92,12 @@ class Why:
             )
             for hold in connection.execute(statement).mappings():
                 kind = "automation" if hold["automation"] else "a person"
+                release = resume_command if needs_resume(connection, row, hold) else release_command
                 add(
                     "hold",
                     f"It is held by {hold['owner']} ({kind}, {hold['actor']}): {hold['reason']}; until {hold['exit_condition']}.",
                     hold["since"],
-                    f"when that holds: release the hold of {hold['owner']}",
+                    f"when that holds: {release(row['name'], hold['owner'])}",
                 )
             last = (
                 connection.execute(
@@ -112,7 +120,7 @@ class Why:
                 # what it waits for is more to the point than that its controller is gone
                 if last["stage"] == "firmware":
                     self._add_firmware(connection, add, row)
-                self._add_under_way(add, row, last, now)
+                self._add_under_way(add, row, last, now, written)
             elif state != transitions.IN_SERVICE:
                 if row["lease"] in transitions.SCHEDULER_LEASES and state in NEEDS_NO_LEASE:
                     text, step = nodes.leased_to(row["lease"])
@@ -120,9 +128,9 @@ class Why:
                 meaning = transitions.STATES.get(state, "")
                 add(
                     f"state_{state}",
-                    f"It has been {state} for {age}. {meaning}",
+                    f"It has been {state} {age}. {meaning}",
                     since,
-                    transitions.NEXT_STEP.get(state, "see docs/lifecycle.md"),
+                    transitions.next_step(state, row["name"]),
                 )
             elif row["lease"] not in transitions.SCHEDULER_LEASES:
                 whom = f"leased to {row['lease']}" if row["lease"] else "leased to nobody"
@@ -140,10 +148,21 @@ class Why:
                 self._add_evidence(connection, add, row["serial"], ACCESS_CHECK)
             return entries
 
+    def firmware_left(self, node):
+        """[{code, text, since, next_step}]: an update of the node that stopped and was not taken up again, also where it keeps nobody out of service."""
+        entries = []
+
+        def add(code, text, since=None, next_step=None):
+            entries.append({"code": code, "text": text, "since": since, "next_step": next_step})
+
+        with self._db.read() as connection:
+            self._add_firmware(connection, add, nodes.find(connection, node))
+        return entries
+
     @staticmethod
     def _add_failure(connection, add, row, last, age):
         state = row["state"]
-        text = f"It has been {state} for {age}"
+        text = f"It has been {state} {age}"
         # One transaction ends an attempt and sets the state that follows: the same time. Any other attempt is not what led here.
         if last is not None and last["ended"] == row["state_since"]:
             text += f": attempt {last['id']} at stage {last['stage']} ended with: {last['reason'] or last['outcome']}"
@@ -160,7 +179,7 @@ class Why:
             reason = (nodes.loads(found["detail"]) or {}).get("reason") if found else None
             if reason:
                 text += f": set by {found['actor']}: {reason}"
-        add(state, text + ".", row["state_since"], transitions.NEXT_STEP[state])
+        add(state, text + ".", row["state_since"], transitions.next_step(state, row["name"]))
 
     @staticmethod
     def _add_firmware(connection, add, row):
@@ -212,11 +231,12 @@ class Why:
                     code = f"evidence_{outcome}" if gating else "evidence_not_gating"
                     add(code, f"{sentence_of_evidence(item)}.", item["time"], step)
 
-    def _add_under_way(self, add, row, last, now):
-        age = seconds_between(last["started"], now)
+    def _add_under_way(self, add, row, last, now, written):
+        age = format_seconds(max(0.0, seconds_between(last["started"], now)))
+        age = f"since {format_time(last['started'])}" if written else f"for {age}"
         left = seconds_between(now, last["deadline"])
         owner = owner_of(last)
-        text = f"Attempt {last['id']} at stage {last['stage']} has been under way for {format_seconds(max(0.0, age))}"
+        text = f"Attempt {last['id']} at stage {last['stage']} has been under way {age}"
         text += f", last step: {last['last_step'] or 'none yet'}"
         who = f"process {owner.pid} on {owner.host}"
         if alive(last, now, self.stale_after) is False:
@@ -229,14 +249,18 @@ class Why:
         elif left < 0:
             add(
                 "attempt_late",
-                f"{text}; it is {format_seconds(-left)} past its deadline of {format_seconds(last['deadline_s'])}.",
+                f"{text}; its deadline was {format_time(last['deadline'])}."
+                if written
+                else f"{text}; it is {format_seconds(-left)} past its deadline of {format_seconds(last['deadline_s'])}.",
                 last["started"],
                 f"look at {who}; when it hangs, end it and run the {last['stage']} playbook again",
             )
         else:
             add(
                 "attempt_under_way",
-                f"{text}; {format_seconds(left)} of {format_seconds(last['deadline_s'])} are left.",
+                f"{text}; its deadline is {format_time(last['deadline'])}."
+                if written
+                else f"{text}; {format_seconds(left)} of {format_seconds(last['deadline_s'])} are left.",
                 last["started"],
                 f"wait; {who} works on it",
             )

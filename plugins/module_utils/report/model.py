@@ -6,7 +6,7 @@ import datetime
 from collections import Counter
 
 from ..core import outcome as outcomes
-from ..core.units import format_seconds, format_size
+from ..core.units import format_count, format_seconds, format_size, format_time
 
 # Boot steps in the order of a deployment, with the words a person uses (docs/architecture.md).
 STEPS = {
@@ -125,7 +125,7 @@ def checks(evidence):
             "check": item.get("check") or item.get("name") or "",
             "outcome": item["outcome"],
             "gates": outcomes.gates(item),
-            "value": "" if item.get("value") is None else f"{_number(item['value'])} {item.get('unit') or ''}".strip(),
+            "value": "" if item.get("value") is None else format_count(_number(item["value"]), item.get("unit")),
             "number": isinstance(item.get("value"), (int, float)),
             "limit": "" if item.get("limit") is None else str(item["limit"]),
             "rule": item.get("rule") or "",
@@ -172,7 +172,7 @@ def burn_in(gate):
         "mark": "idle" if gate["stale"] else mark,
         "stale": gate["stale"],
         "attempt": gate["attempt"],
-        "time": gate["time"] or "",
+        "time": format_time(gate["time"]),
         "notes": notes,
         "checks": checks(gate["items"]),
     }
@@ -198,11 +198,12 @@ def stage_times(attempts):
     ]
 
 
-def build(nodes, events, evidence, why, attempts, holds, gates, audit, title="Cluster report"):
+def build(nodes, events, evidence, why, attempts, holds, gates, audit, title="Cluster report", firmware=None):
     """The whole page model.
 
     nodes: registry node dicts. events, evidence, why, attempts, holds: dicts from serial to a list, `why` for every node, because an empty one means that it
     is in service. gates: dict from serial to the result of `burn_in_gate`. audit: the result of `verify_audit` plus `last_time`.
+    firmware: dict from serial to what `firmware_left` says; what `why` says already is not said twice.
     """
     rows = []
     for node in sorted(nodes, key=lambda n: (n["name"] or n["serial"], n["serial"])):
@@ -230,13 +231,20 @@ def build(nodes, events, evidence, why, attempts, holds, gates, audit, title="Cl
                 "timeline": timeline([e for e in events.get(serial, []) if (e.get("attempt") or 0) == latest]),
                 "burn_in": test,
                 "checks": others,
-                "attempts": attempts.get(serial, []),
+                "attempts": [
+                    {**each, "started": format_time(each.get("started"))} for each in attempts.get(serial, [])
+                ],
                 "holds": holds.get(serial, []),
+                "firmware": [
+                    entry
+                    for entry in (firmware or {}).get(serial, [])
+                    if entry["text"] not in [reason["text"] for reason in why[serial]]
+                ],
             }
         )
     return {
         "title": title,
-        "as_of": audit.get("last_time") or "",
+        "as_of": format_time(audit.get("last_time")),
         "nodes": rows,
         "states": sorted(Counter(row["state"] for row in rows).items()),
         "in_service": sum(row["in_service"] for row in rows),

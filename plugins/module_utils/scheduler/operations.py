@@ -26,6 +26,12 @@ def _hold_of(holds, owner):
     return next((hold for hold in holds if hold["owner"] == owner), None)
 
 
+def _note_drain(registry, node, heir, actor):
+    """The heir's hold now has a drain. An owner of several words cannot call resume: his hold is released by `hold`, the drain under its word."""
+    if owner_word(heir) == heir:
+        registry.note_drain(node, heir, actor)
+
+
 def _view(scheduler, node):
     return (
         scheduler.observe(node)
@@ -65,6 +71,8 @@ def drain(
             changes += held.changes
     view = _view(scheduler, node)
     if view["present"]:
+        if record and not check and (not view["drained"] or view["drain_owner"] == owner):
+            registry.note_drain(node, owner, actor)
         changes += scheduler.drain(node, reason, owner, check=check).changes
         if view["drained"] and view["drain_owner"] != owner:
             notes.append(f"already drained by {drained_by(view)}; that drain was left as it is")
@@ -156,9 +164,11 @@ def resume(registry, scheduler, node, owner, actor, *, automation=True, lease="s
     if own:
         changes.append(Change(f"hold of {owner}", own["reason"], None))
         if not check:
-            registry.release(node, owner, actor)
+            registry.release(node, owner, actor, resumed=True)
     if ours and others:
         heir, text = others[0]
+        if not check:
+            _note_drain(registry, node, heir, actor)
         changes += scheduler.drain(node, text, owner_word(heir), check=check, replaces=owner).changes
     elif ours:
         changes += scheduler.resume(node, owner, check=check).changes
@@ -166,6 +176,7 @@ def resume(registry, scheduler, node, owner, actor, *, automation=True, lease="s
             # Somebody may have placed a hold between our look at the registry and the write: his word counts.
             late = _reasons_to_stay(registry.node(node), registry.holds(node), owner)
             if late:
+                _note_drain(registry, node, late[0][0], actor)
                 scheduler.drain(node, late[0][1], owner_word(late[0][0]))
                 others = late
             else:

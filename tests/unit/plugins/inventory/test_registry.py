@@ -11,7 +11,7 @@ from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.aicluster.baremetal.plugins.inventory import registry
-from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
+from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors, node_columns
 
 NODE = {
     "state": "burn_in_failed",
@@ -102,3 +102,9 @@ def test_a_registry_that_is_not_ready_is_no_silent_empty_inventory(tmp_path, mon
     assert len(said) == (outcome == "warning")
     for line in said:
         assert str(path) in line and line.endswith("ansible-playbook -i localhost, aicluster.baremetal.registry")
+
+
+def test_no_node_can_have_the_name_of_a_group():
+    node = {"state": "active", "rack": "r1", "role": "compute", "platform": "x", "site": "s", "held": True, "parts": []}
+    for group in ("nodes", *registry.groups_of(node)):
+        assert "_" in group or group in node_columns.RESERVED_NAMES

@@ -358,6 +358,10 @@ def test_a_name_without_an_address_is_that_nodes_problem(world, monkeypatch):
 def test_from_nothing_to_available_and_unchanged_the_second_time(world):
     report = world.run()
     assert report["changed"] and not report["problems"]
+    shown = [
+        line for side in ("before", "after") for line in report["diff"][side].splitlines() if "gpu01: state" in line
+    ]
+    assert shown == ['gpu01: state: "available"'], "no state on the way is in the difference"
     states = {node["name"]: node["state"] for node in world.registry.nodes()}
     assert states == {"gpu01": "available", "gpu02": "available", "lab-test-0003": "manageable"}
     assert [entry["serial"] for entry in report["unexpected"]] == ["LAB-test-0003"]

@@ -29,6 +29,14 @@ def test_stored_forms(column, value, stored):
     assert node_columns.clean(column, value) == stored
 
 
+@pytest.mark.parametrize("name", ["localhost", "all", "ungrouped", "nodes", "held", "127.0.0.1"])
+def test_a_name_that_an_inventory_has_for_something_else_is_refused(name):
+    with pytest.raises(errors.InvalidInput) as seen:
+        node_columns.clean("name", name, "S1", "list.csv line 7")
+    assert "not all, ungrouped, localhost" in str(seen.value) and f"seen: {name};" in str(seen.value)
+    assert node_columns.clean("name", f"{name}-1" if name != "127.0.0.1" else "127.0.0.2")
+
+
 def test_a_refusal_names_the_place():
     with pytest.raises(errors.InvalidInput) as seen:
         node_columns.clean("bmc_port", "x", "S1", "list.csv line 7")

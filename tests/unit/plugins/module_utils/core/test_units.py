@@ -35,3 +35,26 @@ def test_bad_sizes_are_refused(bad):
 )
 def test_format_seconds(seconds, text):
     assert units.format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (2, "errors", "2 errors"),
+        (1, "errors", "1 error"),
+        (1, "failed tests", "1 failed test"),
+        (1, "rows or pages", "1 row or page"),
+        (1, "ms", "1 ms"),
+        (1, "bytes/s", "1 bytes/s"),
+        (0, "lanes", "0 lanes"),
+        (3, None, "3"),
+    ],
+)
+def test_a_count_and_its_unit(value, unit, text):
+    assert units.format_count(value, unit) == text
+
+
+def test_a_time_for_people():
+    assert (
+        units.format_time("2026-01-31T12:04:10.123456Z") == "2026-01-31 12:04:10 UTC" and units.format_time(None) == ""
+    )

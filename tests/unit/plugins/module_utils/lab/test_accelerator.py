@@ -26,7 +26,9 @@ def test_asked_for_tcg_probes_nothing(tmp_path):
 
 
 def test_no_kernel_is_no_proof(with_kvm):
-    assert "no kernel to probe" in accelerator.decide("auto", ["/nowhere"])["reason"]
+    found = accelerator.decide("auto", ["/nowhere"])
+    assert "no kernel to probe" in found["reason"]
+    assert found["summary"].startswith("KVM does not work here (") and found["summary"].endswith("): emulation (TCG)")
 
 
 def test_kvm_asked_for_and_not_proved_is_refused(with_kvm):

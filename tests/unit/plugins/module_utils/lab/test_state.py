@@ -59,6 +59,16 @@ def test_a_written_disk_is_kept_and_another_size_refused(description):
         state.plan(bigger)
 
 
+def test_a_lab_grows_but_does_not_shrink(description):
+    make(description)
+    fewer, more = (describe("unit", description["dir"], description["run_dir"], nodes=nodes) for nodes in (1, 3))
+    with pytest.raises(Refused) as error:
+        state.plan(fewer)
+    assert "make demo-down" in error.value.next_step and "gpu02" in error.value.next_step
+    assert (error.value.wanted, error.value.seen) == ("gpu01", "gpu01, gpu02")
+    assert make(more).changed and not state.plan(more).changed
+
+
 def test_secrets_are_private_and_not_in_the_plan(description):
     todo = make(description)
     password = state.factory_password(description["dir"])

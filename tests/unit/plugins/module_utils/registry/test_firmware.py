@@ -131,6 +131,8 @@ def test_parked_stays_until_a_person_says_retry(registry, node):
     for number, state in ((1, "active"), (2, "failed"), (3, "unknown")):
         registry.set_firmware_step(saved["id"], 1, number, "planned", state)
     registry.end_firmware_plan(saved["id"], 1, "parked", "bios failed")
+    [left] = registry.firmware_left(node)
+    assert left["code"] == "firmware_parked" and "bios failed" in left["text"] and left["next_step"]
     again = registry.claim_firmware_plan(node, "other")
     assert (again["state"], again["reason"], again["claim"]) == ("parked", "bios failed", 1)
     before = (registry.firmware_plan(node), len(registry.audit_rows(node)))

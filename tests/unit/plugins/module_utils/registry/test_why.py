@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import process
@@ -133,6 +135,35 @@ def test_a_suspect_node_shows_the_doubt(registry, burning_in):
 def access(registry, outcome, text, step=None):
     item = {"check": "bmc_access", "outcome": outcome, "value": text, "detail": {"next_step": step} if step else None}
     registry.record_evidence("gpu01", None, [item], ME)
+
+
+def test_a_step_that_moves_a_node_names_a_command_that_the_table_allows():
+    for state, step in transitions.NEXT_STEP.items():
+        moves = re.findall(r"to_state=(\w+)", step)
+        assert moves or not re.search(r"\bmove\b|\bset it\b", step), state
+        at = state
+        for new in moves:
+            # either alternatives out of this state, or one after the other
+            assert transitions.find(state, new) or transitions.find(at, new), (state, new)
+            at = new
+    step = transitions.next_step("quarantined", "gpu02")
+    assert "ansible gpu02 -m aicluster.baremetal.node_lifecycle -a 'state=transition to_state=servicing" in step
+    assert step.endswith("ansible-playbook aicluster.baremetal.burn_in -l gpu02")
+
+
+def test_what_is_written_down_has_times_instead_of_ages(registry, available, burning_in):
+    begin = burning_in()
+    now = registry.audit_rows(limit=1)[-1]["time"]
+    started = registry.attempt(begin.attempt)["started"][:19].replace("T", " ")
+    text = registry.why("gpu01", now=now)[0]["text"]
+    assert f"under way since {started} UTC" in text and "its deadline is 20" in text and "are left" not in text
+    assert "under way for " in registry.why("gpu01")[0]["text"]
+    registry.finish("gpu01", begin.attempt, begin.fencing, "fail", ME, "ECC")
+    now = registry.audit_rows(limit=1)[-1]["time"]
+    assert f"quarantined since {now[:19].replace('T', ' ')} UTC: attempt" in registry.why("gpu01", now=now)[0]["text"]
+    assert "quarantined for " in registry.why("gpu01")[0]["text"]
+    available("gpu02")
+    assert "available since 20" in registry.why("gpu02", now=now)[0]["text"]
 
 
 def test_every_state_has_a_next_step():

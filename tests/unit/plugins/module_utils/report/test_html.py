@@ -59,3 +59,20 @@ def test_broken_chain_is_loud(build):
 
 def test_same_registry_same_bytes(build):
     assert html.render(build()) == html.render(build())
+
+
+def test_times_are_to_the_second_and_counts_have_their_number(build):
+    attempt = {"id": 3, "stage": "deploy", "started": "2026-11-30T10:00:01.123456Z", "ended": None}
+    attempt |= {"outcome": None, "last_step": None, "reason": None}
+    item = {"check": "gpu3.ecc", "outcome": "fail", "value": 1, "unit": "errors", "attempt": None}
+    text = html.render(build(attempts={"S1": [attempt]}, evidence={"S2": [item]}))
+    assert ">2026-11-30 10:00:01 UTC<" in text and ".123456" not in text
+    assert ">1 error<" in text and "1 errors" not in text
+    assert "State of the registry at 2026-11-30 10:00:59 UTC." in text
+
+
+def test_firmware_left_behind_is_said_once(build):
+    left = [{"code": "firmware_parked", "text": "Firmware plan 2 stopped.", "since": None, "next_step": "retry"}]
+    assert html.render(build(firmware={"S1": left})).count("Firmware plan 2 stopped.") == 1
+    both = build(firmware={"S2": left}, why={"S1": [], "S2": left})
+    assert html.render(both).count("Firmware plan 2 stopped.") == 2  # the row's first reason and the section's

@@ -16,7 +16,7 @@ from ansible_collections.aicluster.baremetal.plugins.module_utils.scheduler impo
 from ansible_collections.aicluster.baremetal.plugins.module_utils.scheduler.slurm import SlurmPort
 
 pytest.importorskip("sqlalchemy")
-from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry
+from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import open_registry, records
 
 
 class Memory(port.SchedulerPort):
@@ -131,7 +131,46 @@ def test_check_mode_touches_nothing(active):
     drain(active, scheduler)
     done = resume(active, scheduler, check=True)
     assert done["plan"].changed and done["in_service"] and scheduler.reason
-    assert active.verify_audit()["rows"] == rows + 1
+    assert active.verify_audit()["rows"] == rows + 2  # the hold, and that a drain goes with it
+
+
+def test_a_hold_with_a_drain_is_ended_by_resume_alone(active):
+    assert records.RESUMED_STATES == operations.IN_SCHEDULER_STATES
+    scheduler = Memory()
+    drain(active, scheduler, owner="alice", automation=False, exit_condition="RAM is checked")
+    assert active.holds("gpu01")[0]["drained"]
+    command = "ansible-playbook aicluster.baremetal.resume -l gpu01 -e owner=alice"
+    assert command in active.why("gpu01")[0]["next_step"]
+    for check in (True, False):
+        with pytest.raises(Refused) as error:
+            active.release("gpu01", "alice", "alice", check=check)
+        assert error.value.code == "hold_with_drain" and error.value.next_step == command
+    assert scheduler.reason and active.holds("gpu01")
+    assert resume(active, scheduler, owner="alice", automation=False)["in_service"] and not active.why("gpu01")
+
+
+def test_a_hold_that_inherits_a_drain_is_ended_by_resume(active):
+    scheduler = Memory()
+    drain(active, scheduler)
+    active.hold("gpu01", "bob", "smoke", "no smoke", False, "bob")
+    assert "hold -a 'owner=bob state=absent'" in active.why("gpu01")[1]["next_step"]
+    resume(active, scheduler)
+    assert scheduler.reason == "aicluster:bob: smoke" and "resume -l gpu01" in active.why("gpu01")[0]["next_step"]
+    with pytest.raises(Refused):
+        active.release("gpu01", "bob", "bob")
+    assert resume(active, scheduler, owner="bob", automation=False)["in_service"]
+    # A new hold of the same owner has nothing to do with the drain that ended.
+    active.hold("gpu01", "bob", "smoke", "no smoke", False, "bob")
+    assert active.release("gpu01", "bob", "bob").changed
+
+
+def test_a_hold_alone_is_released_where_resume_is_refused_or_nothing_is_drained(active):
+    scheduler = Memory()
+    operations.drain(active, None, "gpu01", "carol", "fan", "test")
+    assert active.release("gpu01", "carol", "carol").changed
+    drain(active, scheduler, owner="alice", automation=False)
+    active.transition("gpu01", "active", "suspect", "test")
+    assert active.release("gpu01", "alice", "alice").changed
 
 
 def test_a_human_hold_is_not_released_by_automation(active):
