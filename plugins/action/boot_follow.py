@@ -5,7 +5,7 @@ from __future__ import annotations
 from ansible_collections.aicluster.baremetal.plugins.action import boot_confirm, node_lifecycle
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core import errors
 from ansible_collections.aicluster.baremetal.plugins.module_utils.core.plan import Change, Plan
-from ansible_collections.aicluster.baremetal.plugins.module_utils.netboot import timeline, wait
+from ansible_collections.aicluster.baremetal.plugins.module_utils.netboot import wait
 from ansible_collections.aicluster.baremetal.plugins.module_utils.registry import transitions
 
 
@@ -13,8 +13,7 @@ class ActionModule(boot_confirm.ActionModule):
     """One task for what takes a node long: in a play that goes in step no node then waits for another, and what came of it is on record at once."""
 
     def execute(self):
-        given = {key: float(value) for key, value in (self.params["limits"] or {}).items() if key != "reserved"}
-        allowed = timeline.limits(given)
+        _reserved, allowed = wait.limits(self.params["limits"])
         if self.check_mode:
             # Begin wrote nothing in check mode, so there is no attempt to end.
             diff = Plan([Change(f"{self.host}.attempt", "under way", f"ended: {node_lifecycle.NOT_KNOWN}")]).diff()

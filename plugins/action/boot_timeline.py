@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from ansible_collections.aicluster.baremetal.plugins.module_utils.netboot import timeline
+from ansible_collections.aicluster.baremetal.plugins.module_utils.netboot import timeline, wait
 from ansible_collections.aicluster.baremetal.plugins.plugin_utils.base import RegistryAction
 
 
@@ -13,8 +13,7 @@ class ActionModule(RegistryAction):
     }
 
     def execute(self):
-        given = {key: float(value) for key, value in (self.params["limits"] or {}).items() if key != "reserved"}
-        allowed = timeline.limits(given)
+        _reserved, allowed = wait.limits(self.params["limits"])
         attempt, _fencing = self.attempt
         events = self.registry.boot_events(self.host, attempt) if attempt else []
         resume, why = timeline.resume_point(events, timeline.seconds_of(self.registry.now()), allowed)

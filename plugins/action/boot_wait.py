@@ -16,9 +16,7 @@ class ActionModule(RegistryAction):
     }
 
     def execute(self):
-        given = {key: float(value) for key, value in (self.params["limits"] or {}).items()}
-        reserved = given.pop("reserved", wait.RESERVED_S)
-        allowed = timeline.limits(given)
+        reserved, allowed = wait.limits(self.params["limits"])
         if self.check_mode:
             return {"changed": False, "last_step": None, "events": []}
         attempt, fencing = self.require_attempt()

@@ -238,16 +238,7 @@ class ActionModule(RegistryAction):
 
     def _rules(self):
         rules = self.params["stagger"]
-        for rule in rules:
-            targets.check_name(rule["by"], "stagger.by")
-            if rule["batch"] < 1 or rule["pause"] < 0:
-                raise errors.InvalidInput(
-                    "such a stagger would never start anything",
-                    thing=f"stagger by {rule['by']}",
-                    wanted="batch of at least 1, pause of at least 0",
-                    seen=f"batch {rule['batch']}, pause {rule['pause']:g}",
-                    next_step="correct the numbers",
-                )
+        targets.check_rules(rules)
         targets.check_numbers(self.params)
         if self.params["note_power_on"] and self.params["operation"] != "start":
             raise errors.InvalidInput(

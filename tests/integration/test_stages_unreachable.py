@@ -117,7 +117,10 @@ def test_a_role_that_fails_on_a_node_that_answers_keeps_its_own_reason(tmp_path)
     site.environment["ANSIBLE_ROLES_PATH"] = str(tmp_path / "roles")
     status, text = site.play(software_roles=["broken"])
     assert status == 2, text
-    assert site.left("gpu01") == ("configuring_failed", True, "non-zero return code")
+    state, ended, reason = site.left("gpu01")
+    assert state == "configuring_failed" and ended
+    assert reason.startswith("gpu01: software: task '") and "non-zero return code: out of space" in reason
+    assert reason.endswith("; next: remove the cause, then run the stage again with software_retry_failed=true")
 
 
 def test_a_task_that_was_missed_does_not_pass(tmp_path):

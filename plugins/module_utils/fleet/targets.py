@@ -62,6 +62,20 @@ def check_numbers(params):
         )
 
 
+def check_rules(rules):
+    """InvalidInput for the first rule of a stagger that has no name of a variable, or numbers with which nothing would ever start."""
+    for rule in rules:
+        check_name(rule["by"], "stagger.by")
+        if rule["batch"] < 1 or rule["pause"] < 0:
+            raise InvalidInput(
+                "such a stagger would never start anything",
+                thing=f"stagger by {rule['by']}",
+                wanted="batch of at least 1, pause of at least 0",
+                seen=f"batch {rule['batch']}, pause {rule['pause']:g}",
+                next_step="correct the numbers",
+            )
+
+
 def named(names):
     """Names for a message: the first of them, and how many more there are."""
     names = [str(name) for name in names]

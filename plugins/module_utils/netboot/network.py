@@ -25,6 +25,29 @@ def host_address(address, prefix, network):
     return f"{other.network_address + number}/{other.prefixlen}"
 
 
+def rail_network(label, network):
+    """The network of a rail as the option says it; InvalidInput where it is none."""
+    try:
+        return ipaddress.ip_network(network)
+    except ValueError as error:
+        raise _bad(f"the network of {label} is not valid", "for example 10.77.2.0/24", str(error)) from error
+
+
+def check_options(rails=(), gateway=None, nameservers=(), name="prov0"):
+    """What of the options of `interfaces` can be wrong for any node; InvalidInput. Which NICs a node has is not asked here."""
+    some_mac = "02:00:00:00:00:01"
+    seed.interface(name, some_mac, gateway=gateway, nameservers=nameservers)
+    labels = [name]
+    for index, rail in enumerate(rails):
+        label = rail.get("name") or f"rail{index}"
+        if rail.get("network"):
+            rail_network(label, rail["network"])
+        seed.interface(label, some_mac, rail.get("address"), mtu=rail.get("mtu"))
+        if label in labels:
+            raise _bad("two interfaces have the same name", "one entry an interface", label)
+        labels.append(label)
+
+
 def _is(nic, wanted):
     """Does `wanted` (a slot, a name, or a MAC in any form) name this NIC?"""
     text = str(wanted).lower()
@@ -85,9 +108,7 @@ def interfaces(node, nics, rails=(), gateway=None, nameservers=(), name="prov0")
         taken.add(rail_mac)
         address = rail.get("address")
         if not address and rail.get("network"):
-            try:
-                address = host_address(node["provision_ip"], prefix, rail["network"])
-            except ValueError as error:
-                raise _bad(f"the network of {label} is not valid", "for example 10.77.2.0/24", str(error), host)
+            rail_network(label, rail["network"])
+            address = host_address(node["provision_ip"], prefix, rail["network"])
         result.append(seed.interface(label, rail_mac, address, mtu=rail.get("mtu")))
     return result

@@ -20,6 +20,14 @@ _SSH_KEY = re.compile(
     r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-[a-z0-9@.-]+) [A-Za-z0-9+/]+={0,3}( [^\n\r]*)?"
 )
 
+_OURS = {
+    "preserve_hostname": False,
+    "manage_etc_hosts": False,
+    "disable_root": False,
+    "ssh_pwauth": False,
+    "ssh_deletekeys": False,
+}
+
 
 def _bad(message, seen, wanted):
     return InvalidInput(message, thing="cloud-init seed", wanted=wanted, seen=repr(seen)[:80])
@@ -64,6 +72,18 @@ def interface(name, mac, address=None, gateway=None, mtu=None, nameservers=()):
     return name, entry
 
 
+def check_user_data(user_data):
+    """InvalidInput where the site's own cloud-config keys would replace ours."""
+    ours = {*_OURS, "hostname", "users"}
+    for key, value in (user_data or {}).items():
+        if key in ours:
+            raise _bad(
+                f"user data must not set {key}, the deployment does",
+                value,
+                f"keys other than {', '.join(sorted(ours))}",
+            )
+
+
 def render(hostname, instance_id, public_keys, interfaces, user_data=None):
     """The three files of a seed as {name: text}.
 
@@ -78,21 +98,11 @@ def render(hostname, instance_id, public_keys, interfaces, user_data=None):
         raise _bad("no SSH public key is given", public_keys, "at least one key, or nobody could log in")
     config = {
         "hostname": hostname,
-        "preserve_hostname": False,
-        "manage_etc_hosts": False,
-        "disable_root": False,
-        "ssh_pwauth": False,
-        "ssh_deletekeys": False,
+        **_OURS,
         "users": [{"name": "root", "lock_passwd": True, "ssh_authorized_keys": keys}],
     }
-    for key, value in (user_data or {}).items():
-        if key in config:
-            raise _bad(
-                f"user data must not set {key}, the deployment does",
-                value,
-                f"keys other than {', '.join(sorted(config))}",
-            )
-        config[key] = value
+    check_user_data(user_data)
+    config.update(user_data or {})
     names = [name for name, entry in interfaces]
     if len(set(names)) != len(names):
         raise _bad("two interfaces have the same name", names, "one entry an interface")

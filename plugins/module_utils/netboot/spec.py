@@ -57,7 +57,12 @@ def disk_rule(type="any", min_size=0, max_size=0, serial=""):
     kind = str(type or "any").lower()
     if kind not in DISK_TYPES:
         raise _bad("disk type", type, " | ".join(DISK_TYPES))
-    low, high = (parse_size(value) if value else 0 for value in (min_size, max_size))
+    try:
+        low, high = (parse_size(value) if value else 0 for value in (min_size, max_size))
+    except ValueError as error:
+        raise InvalidInput(
+            "disk size is not valid", thing="deploy spec", wanted="for example 400 GiB", seen=str(error)
+        ) from error
     if high and high < low:
         raise _bad("disk size range", f"{min_size} to {max_size}", "a maximum that is not below the minimum")
     if not _SERIAL.fullmatch(str(serial or "")):

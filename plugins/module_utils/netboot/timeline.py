@@ -53,7 +53,10 @@ def limits(overrides=None):
     for name, seconds in (overrides or {}).items():
         if name not in result:
             raise InvalidInput(
-                "there is no such boot step", thing=f"limit for {name}", wanted=", ".join(ORDER), seen=name
+                "there is no such boot step",
+                thing=f"limit for {name}",
+                wanted=", ".join(("reserved", *ORDER)),
+                seen=name,
             )
         if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or seconds <= 0:
             raise InvalidInput(

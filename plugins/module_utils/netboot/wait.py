@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import time
 
-from ..core.errors import BaremetalError, DeadlineExceeded
+from ..core.errors import BaremetalError, DeadlineExceeded, InvalidInput
 from ..core.units import format_seconds
 from . import timeline
 
 HEARTBEAT_S = 10
 RESERVED_S = 30
+
+
+def limits(given=None):
+    """(seconds for the reservation, {step: seconds}) from the option `limits`; InvalidInput for a name that does not exist or what is no number above 0."""
+    values = {}
+    for name, seconds in (given or {}).items():
+        try:
+            values[name] = seconds if isinstance(seconds, bool) else float(seconds)
+        except (TypeError, ValueError):
+            values[name] = seconds
+    reserved = values.pop("reserved", RESERVED_S)
+    if not isinstance(reserved, (int, float)) or isinstance(reserved, bool) or reserved <= 0:
+        raise InvalidInput(
+            "must be seconds above 0", thing="limit for reserved", wanted="a number above 0", seen=reserved
+        )
+    return reserved, timeline.limits(values)
 
 
 def _failed(node, progress):
