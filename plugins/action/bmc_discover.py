@@ -115,6 +115,14 @@ class ActionModule(BmcAction):
                 wanted="10.0.0.0/24, 10.0.0.5-10.0.0.9, or single addresses; or lease_files, or ssdp",
                 next_step="set discover_ranges",
             )
+        if self.far and self.far not in (self.task_vars.get("groups") or {}).get("all", [self.far]):
+            raise errors.NotFound(
+                "the delegate is no host of the inventory",
+                thing="delegate_to (in the role and the playbook: discover_delegate)",
+                wanted="the name of a host of the inventory, or localhost",
+                seen=self.far,
+                next_step="correct discover_delegate, or add the host to the inventory",
+            )
         if "{serial}" not in params["site_credential"]:
             raise errors.InvalidInput(
                 "every BMC needs an entry of its own in the secret store",

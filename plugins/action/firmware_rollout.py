@@ -51,6 +51,18 @@ class ActionModule(Fleet):
     }
 
     def execute(self):
+        try:
+            return self._execute()
+        except errors.InvalidInput as error:
+            # Most come here by the role, whose options have a prefix.
+            if error.thing in self.ARGUMENT_SPEC and error.thing not in ("names", "progress", "node_timeout"):
+                variable = "path" if error.thing == "baseline" else error.thing
+                error.thing += f" (in the role and the playbook: firmware_baseline_{variable})"
+                if error.next_step == "correct it":
+                    error.next_step = "correct it, or leave it out for the usual value"
+            raise
+
+    def _execute(self):
         self._refuse_what_means_the_first_host()
         params, begun = self.params, time.monotonic()
         targets.check_numbers(params)

@@ -47,6 +47,14 @@ def refusal(spec, given, said):
             wanted=KINDS.get(rule.get("type", "str"), rule.get("type")),
             seen="(hidden)" if rule.get("no_log") else str(given.get(name))[:200],
         )
+    chosen = re.match(r"value of (\w+) must be one (?:or more )?of: (.*?)[.,] ?[Gg]ot.*?: (.*)", said, re.DOTALL)
+    if chosen and chosen.group(1) in known and not known[chosen.group(1)].get("no_log"):
+        return errors.InvalidInput(
+            "there is no such value of the option",
+            thing=chosen.group(1),
+            wanted=f"of {chosen.group(2)}",
+            seen=chosen.group(3)[:200],
+        )
     return errors.InvalidInput(
         said, thing="options", seen=", ".join(sorted(map(str, given))) or "none", next_step="correct the task"
     )

@@ -207,3 +207,24 @@ def test_an_option_of_the_firmware_playbook_is_checked_by_its_type(tmp_path):
             "aicluster.baremetal.firmware", firmware_baseline_path="/nowhere", **{option: "perhaps"}
         )
         assert status == 2 and f"{option}: wanted: bool; seen: perhaps; next:" in text, text
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "seen"), [("limit", "lots", "lots"), ("concurrency", 0, "0"), ("canary", -1, "-1")]
+)
+def test_a_refused_number_of_the_firmware_playbook_is_named_as_the_user_wrote_it(tmp_path, option, value, seen):
+    site = Site(tmp_path)
+    variable = f"firmware_baseline_{option}"
+    status, text = site.play("aicluster.baremetal.firmware", firmware_baseline_path="/nowhere", **{variable: value})
+    assert status == 2 and variable in text and f"seen: {seen}; next: correct" in text, text
+
+
+def test_an_unknown_operation_and_an_unknown_delegate_are_named(tmp_path):
+    site = Site(tmp_path)
+    status, text = site.play("aicluster.baremetal.fleet", fleet_operation="pwer", all_nodes=True)
+    assert (
+        status == 2 and "operation: there is no such value" in text and "seen: pwer; next: correct operation" in text
+    ), text
+    options = {"discover_ranges": ["127.0.8.99"], "discover_delegate": "nosuchhost", "discover_factory_credentials": []}
+    status, text = site.play("aicluster.baremetal.discover", **options)
+    assert status == 2 and "the delegate is no host of the inventory" in text and "seen: nosuchhost" in text, text

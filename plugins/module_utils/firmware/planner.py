@@ -245,6 +245,7 @@ def plan(baseline, platform, observed, downgrade=False, only=None):
             thing="components",
             wanted=", ".join(platform.components),
             seen=", ".join(unknown),
+            next_step="correct components (in the role and the playbook: firmware_baseline_components)",
         )
     found = FirmwarePlan(
         platform.name, baseline.name, baseline.digest, pause_s=platform.pause_s, settle_s=platform.settle_s

@@ -12,6 +12,7 @@ SPEC = {
     "timeout": {"type": "float"},
     "hosts": {"type": "list", "elements": "str", "aliases": ["nodes"]},
     "key": {"type": "dict", "no_log": True},
+    "sections": {"type": "list", "elements": "str", "choices": ["a", "c"]},
 }
 
 
@@ -19,10 +20,11 @@ SPEC = {
     ("given", "thing", "words"),
     [
         ({"stat": "on"}, "stat", ["there is no such option", "did you mean state for stat?"]),
-        ({"state": "on", "zzz": 1}, "zzz", ["wanted: of hosts, key, state, timeout", "take it out"]),
+        ({"state": "on", "zzz": 1}, "zzz", ["wanted: of hosts, key, sections, state, timeout", "take it out"]),
         ({"state": "on", "timeout": "abc"}, "timeout", ["wanted: a number", "seen: abc", "next: correct timeout"]),
         ({"state": "on", "key": "secret-word"}, "key", ["wanted: a dictionary", "seen: (hidden)"]),
-        ({"state": "onn", "nodes": ["a"]}, "options", ["on, off", "onn"]),
+        ({"state": "onn", "nodes": ["a"]}, "state", ["wanted: of on, off;", "seen: onn;", "next: correct state"]),
+        ({"state": "on", "sections": ["a", "b"]}, "sections", ["wanted: of a, c;", "seen: b;"]),
         ({}, "options", ["missing required arguments: state", "seen: none", "next: correct the task"]),
     ],
 )
