@@ -105,16 +105,16 @@ class ActionModule(RegistryAction):
             )
         )
 
-    def _ask(self, name, check, /, *arguments, **more):
+    def _ask(self, option, check, /, *arguments, **more):
         """The result of `check`; what it refuses becomes a mistake of the option, and the result None."""
         try:
             return check(*arguments, **more)
         except errors.BaremetalError as error:
             message = ": ".join(str(part) for part in (error.thing, error.message) if part)
             usual = not error.next_step or error.next_step.startswith("correct ")
-            self._wrong(name, message, error.wanted, error.seen, None if usual else error.next_step)
+            self._wrong(option, message, error.wanted, error.seen, None if usual else error.next_step)
         except (TypeError, ValueError) as error:
-            self._wrong(name, "the value cannot be used", None, str(error))
+            self._wrong(option, "the value cannot be used", None, str(error))
         return None
 
     def _deploy(self, own):

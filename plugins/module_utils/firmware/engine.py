@@ -566,6 +566,7 @@ class Engine:
     def _reset(self, activation, waiting):
         """Send the reset once. It is sent again only where the BMC refused it, or where there is no sign of it in the time that it would need."""
         limit = Deadline(self._limits.ready, activation, clock=self._clock, sleep=self._sleep)
+        taken = False
         while True:
             try:
                 self._port.restart(activation)

@@ -80,4 +80,4 @@ def test_a_url_without_secrets_stays():
 def test_named_tuples():
     Login = collections.namedtuple("Login", "user password port")
     seen = redact([Login("admin", "hunter22", 443), ("a", "hunter22")], ["hunter22"])
-    assert seen == [Login("admin", HIDDEN, 443), ("a", HIDDEN)] and type(seen[0]) is Login
+    assert seen == [Login("admin", HIDDEN, 443), ("a", HIDDEN)] and isinstance(seen[0], Login)

@@ -666,8 +666,12 @@ def test_a_drain_of_somebody_else_stays_when_the_lease_is_released(active):
 def test_a_kill_between_handing_over_and_releasing_loses_nothing(active, monkeypatch):
     scheduler = Memory()
     drain(active, scheduler, "alice")
+
+    def killed(*_arguments, **_options):
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(active, "release_lease", lambda *_a, **_k: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(active, "release_lease", killed)
         give_back(active, scheduler, owner="alice")
     drain(active, scheduler, "alice")
     assert give_back(active, scheduler, owner="alice")["plan"].changed
