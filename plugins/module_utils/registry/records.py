@@ -12,7 +12,7 @@ from ..core import errors, node_columns
 from ..core.outcome import OUTCOMES, gates
 from ..core.plan import Change, Plan
 from ..core.texts import clean
-from . import audit, nodes
+from . import audit, nodes, transitions
 from . import tables as t
 from .engine import CommitThenRaise, format_time, parse_time, plus
 
@@ -61,8 +61,9 @@ def drained_for(connection, hold):
 
 
 def needs_resume(connection, row, hold):
-    """Must this open hold of the node `row` be ended by `resume`, which ends its drain too?"""
-    return row["state"] in RESUMED_STATES and drained_for(connection, hold)
+    """Must this open hold of the node `row` be ended by `resume`, which ends its drain too? With the lease the drain went over to the enrolment."""
+    leased = row["lease"] in transitions.SCHEDULER_LEASES
+    return leased and row["state"] in RESUMED_STATES and drained_for(connection, hold)
 
 
 def resume_command(name, owner):
