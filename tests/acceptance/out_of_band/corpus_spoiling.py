@@ -46,6 +46,9 @@ class Known:
     def node(self, name):
         return {"name": name, "serial": self.serial, "state": "available", "platform": "p"}
 
+    def firmware_plan(self, node):
+        return None
+
     def claim_firmware_plan(self, node, actor, owner, check):
         return None
 
