@@ -233,6 +233,14 @@ def next_step(state, name):
     return NEXT_STEP[state].replace("NODE", name)
 
 
+def step_without_lease(name):
+    """What a person does next with an active node whose lease was released."""
+    return (
+        f"to keep it: ansible {name} -m aicluster.baremetal.lease -a lease=slurm, then the resume playbook with owner=enroll and with the owner of each hold; "
+        f"to go on without it: {_move('draining', 'released').replace('NODE', name)}, then the same with to_state=manageable or servicing"
+    )
+
+
 def targets(old):
     """Sorted names of the states that may follow `old`."""
     return sorted(new for (start, new) in _ALLOWED if start == old)

@@ -138,7 +138,7 @@ class Why:
                     "no_lease",
                     f"It is active, but {whom}, so no scheduler gives it work.",
                     row["lease_since"] or since,
-                    "run the enroll playbook",
+                    transitions.step_without_lease(row["name"]),
                 )
             if state in PARKED_BESIDE:
                 self._add_firmware(connection, add, row)
