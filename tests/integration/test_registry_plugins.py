@@ -801,7 +801,8 @@ def test_enroll_in_check_mode_foretells_the_lines_of_slurm_conf(registry, contro
 )
 def test_a_failed_enrolment_says_when_the_node_was_not_drained_again(controller, drained, reason):
     book = yaml.safe_load((ROOT / "playbooks" / "enroll.yml").read_text())
-    [record] = [task for task in book[1]["tasks"][0]["rescue"] if "block" in task]
+    [joining] = [some for some in book if some.get("hosts") == "stage_enroll"]
+    [record] = [task for task in joining["tasks"][0]["rescue"] if "block" in task]
     text = record["block"][1]["aicluster.baremetal.node_lifecycle"]["reason"]
     failure = {"msg": "no GPU", "error": {"code": "first_job_failed"}}
     told = {"ansible.builtin.debug": {"msg": f"REASON {text} END"}}
