@@ -119,15 +119,7 @@ class ActionModule(RegistryAction):
                 if found.error_messages:
                     raise options.refusal(spec, entry, found.error_messages[0])
                 node = plain(found.validated_parameters)
-                node["serial"] = node_columns.clean("serial", node["serial"])
-                if not node["serial"]:
-                    raise errors.InvalidInput(
-                        "a node needs its chassis serial",
-                        thing="serial",
-                        wanted="the serial that the BMC and the system tell",
-                        seen="nothing",
-                        next_step="give the serial",
-                    )
+                node["serial"] = node_columns.clean_serial(node["serial"])
             except errors.InvalidInput as error:
                 error.thing = f"nodes, row {number}, {error.thing}"
                 raise

@@ -99,6 +99,20 @@ _CHECKS = {
 }
 
 
+def clean_serial(value):
+    """The serial in its stored form; InvalidInput where there is none: a node is known by it."""
+    serial = clean("serial", value)
+    if not serial:
+        raise InvalidInput(
+            "a node needs its chassis serial",
+            thing="serial",
+            wanted="the serial that the BMC and the system tell",
+            seen="nothing",
+            next_step="give the serial",
+        )
+    return serial
+
+
 def clean(column, value, serial=None, where=None):
     """The value in its stored form, None for an empty one. InvalidInput names column, wanted, seen and what to do.
 

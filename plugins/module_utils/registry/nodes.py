@@ -346,15 +346,7 @@ class Nodes:
     def _plan(self, connection, serial, columns, lock):
         """(Plan, present row or None, column values to write, part changes)."""
         columns = dict(columns)
-        serial = node_columns.clean("serial", serial)
-        if not serial:
-            raise errors.InvalidInput(
-                "a node needs its chassis serial",
-                thing="serial",
-                wanted="the serial that the BMC and the system tell",
-                seen="nothing",
-                next_step="give the serial",
-            )
+        serial = node_columns.clean_serial(serial)
         parts, facts, state = columns.pop("parts", None), columns.pop("facts", None), columns.pop("state", None)
         apart = columns.pop("apart", ())
         unknown = set(columns) - set(t.NODE_COLUMNS)
